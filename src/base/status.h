@@ -37,10 +37,10 @@ inline Status annotate(const Status& status, std::string_view context) {
 #define RLGEN_CONCAT(a, b) RLGEN_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function when `expr` is an error.
-#define RLGEN_RETURN_IF_ERROR(expr)                         \
-  do {                                                      \
-    ::absl::Status rlgen_status = (expr);                   \
-    if (!rlgen_status.ok()) return rlgen_status;            \
+#define RLGEN_RETURN_IF_ERROR(expr)              \
+  do {                                           \
+    ::absl::Status rlgen_status = (expr);        \
+    if (!rlgen_status.ok()) return rlgen_status; \
   } while (false)
 
 // RLGEN_ASSIGN_OR_RETURN(auto x, f()): x from f's value, or returns f's error.

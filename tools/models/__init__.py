@@ -1,0 +1,1 @@
+"""What the tools of this folder share: number formats, safetensors files, checkpoint folders."""

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "contract/ids.h"
+#include "contract/sampling_params.h"
+
+namespace rlgen {
+
+// One sequence for a shard: a prompt, what was made of it so far, and how to go on. The samples of
+// one prompt are requests of one group, each addressable alone.
+struct SequenceRequest {
+  SequenceId id = 0;
+  uint64_t group = 0;        // same for all samples of one prompt
+  int32_t sample_index = 0;  // 0 .. n-1; part of the random key
+
+  std::vector<int32_t> prompt_token_ids;
+  // Earlier output of this sequence, delivered before (by this or another shard). Generation
+  // continues after it with the same draws; max_tokens and min_tokens count it.
+  std::vector<int32_t> output_token_ids;
+  // That many trailing ids of prompt_token_ids are earlier output too (a caller that sends prompt
+  // plus partial output as one prompt): for penalties, min_tokens, max_tokens and bad words.
+  int32_t output_prefix_len = 0;
+
+  // True: no token is made. The events carry the log-probabilities of output_token_ids under
+  // `sampling`, by the same function that generation uses.
+  bool score_only = false;
+
+  SamplingParams sampling;  // seed set, bad_words already turned into bad_words_ids
+
+  std::string cache_salt;     // requests with other salts never share cached KV
+  int32_t adapter_slot = -1;  // -1: no adapter
+  int32_t priority = 0;       // lower runs first; ties by arrival
+};
+
+}  // namespace rlgen

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "contract/events.h"
+#include "contract/numerics.h"
+#include "contract/request.h"
+#include "contract/weight_sink.h"
+
+namespace rlgen {
+
+// keep: freeze running sequences; wait: stop admitting and let them finish; abort: end them with
+// finish reason "abort"; retract: drop their KV and put them back in the queue.
+enum class PauseMode { kKeep, kWait, kAbort, kRetract };
+
+// How to start a shard. Options that a backend does not know do not exist: unknown is refused where
+// options are parsed. 0 means "decide from machine and model" where a comment says so.
+struct ShardSpec {
+  std::string model;                     // Hugging Face folder
+  int32_t num_threads = 0;               // 0: every usable CPU
+  std::string isa = "auto";              // auto | scalar | avx2 | avx512 | neon
+  std::string dtype = "auto";            // auto: weights stay in the checkpoint's types
+  std::string kv_cache_dtype = "auto";   // auto: the profile's type (float32)
+  int64_t kv_cache_memory_bytes = 0;     // 0: a share of free memory, bounded by need
+  int32_t block_size = 16;               // keys per KV block, a multiple of 16
+  int32_t max_num_seqs = 64;             // running at once
+  int32_t max_num_batched_tokens = 512;  // rows of one step
+  int32_t max_model_len = 0;             // 0: the model's max_position_embeddings
+};
+
+// What a started shard is. Fixed for its life but for the versions.
+struct ShardInfo {
+  std::string backend;  // "local", ...
+  std::string model;
+  NumericsId numerics;
+  std::string isa;
+  int32_t num_threads = 0;
+  int32_t vocab_size = 0;  // ids 0 .. vocab_size-1 are valid in requests
+  int32_t max_model_len = 0;
+  std::vector<int32_t> eos_token_ids;  // union of config, generation config and tokenizer
+  int64_t weight_bytes = 0;
+  int64_t kv_bytes_per_token = 0;
+  int64_t kv_capacity_tokens = 0;
+  WeightVersion version = 0;
+  WeightSerial serial = 0;
+};
+
+struct ShardCapabilities {
+  bool exact_score = false;  // score_only gives generation's bits
+  bool continue_sequence = false;
+  bool weight_updates = false;
+  std::vector<LogprobsMode> logprobs_modes;
+};
+
+struct ShardHealth {
+  bool serving = false;
+  bool paused = false;
+  int64_t steps = 0;  // grows while the shard makes progress
+};
+
+// Counters since start and gauges of now.
+struct ShardMetrics {
+  int32_t running = 0;
+  int32_t waiting = 0;
+  int64_t generated_tokens = 0;
+  int64_t prompt_tokens = 0;  // prefilled, repeated prefills counted again
+  int64_t preemptions = 0;
+  int64_t kv_blocks_used = 0;
+  int64_t kv_blocks_total = 0;
+};
+
+// The engine side of rlgen as its users see it. Thread-safe. Events go to the EventSink that the
+// launcher was given.
+class ShardClient : public WeightSink {
+ public:
+  // Queues the sequences. A request that is wrong or can never fit ends alone, by an event with
+  // finish reason "error"; the returned error concerns the shard as a whole (kUnavailable after
+  // shutdown).
+  virtual Status submit(std::vector<SequenceRequest> requests) = 0;
+
+  // Ends the sequences with finish reason "abort"; ids that are not in flight are ignored.
+  virtual Status cancel(std::span<const SequenceId> ids) = 0;
+
+  // Idempotent for the mode in force; another mode while paused is kFailedPrecondition. Returns
+  // when the pause holds (kWait: when the running sequences are done).
+  virtual Status pause(PauseMode mode) = 0;
+  virtual Status resume() = 0;
+
+  virtual StatusOr<ShardInfo> info() = 0;
+  virtual ShardCapabilities capabilities() = 0;
+  virtual ShardHealth health() = 0;
+  virtual ShardMetrics metrics() = 0;
+
+  // Ends every sequence with "abort" and stops the shard's threads. Repeated calls are safe.
+  virtual Status shutdown() = 0;
+};
+
+// Starts shards of one backend.
+class ShardLauncher {
+ public:
+  virtual ~ShardLauncher() = default;
+
+  // A serving shard with the checkpoint of `spec.model` as version 0. `sink` must outlive it.
+  virtual StatusOr<std::unique_ptr<ShardClient>> start(const ShardSpec& spec, EventSink& sink) = 0;
+};
+
+}  // namespace rlgen

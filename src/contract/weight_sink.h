@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "contract/ids.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace rlgen {
+
+// One tensor that an update will deliver, under its Hugging Face name.
+struct ManifestEntry {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::string digest;  // hex XXH3-128 of its bytes; empty: not checked
+};
+
+// What running sequences do at the flip to new weights.
+enum class KvPolicy { kKeep, kRecompute, kAbort, kWait };
+
+// An update of all weights. Everything the manifest lists must arrive before prepare.
+struct UpdateSpec {
+  std::string update_id;  // unique; repeated commits of one id are one commit
+  WeightVersion version = 0;
+  WeightSerial serial = 0;  // given by the coordinator; never reused
+  std::vector<ManifestEntry> manifest;
+  KvPolicy kv_policy = KvPolicy::kRecompute;
+  bool cast = false;  // accept another floating type than the stored one and convert
+  std::optional<std::chrono::milliseconds> deadline;  // from begin to commit
+};
+
+// The receiving end of a weight update. States: idle -> begin -> receiving -> prepare -> prepared
+// -> commit -> idle; abort leads from receiving or prepared back to idle and leaves the old weights
+// serving. Thread-safe; write may be called by several threads at once.
+class WeightSink {
+ public:
+  virtual ~WeightSink() = default;
+
+  // kFailedPrecondition when an update is open, kInvalidArgument for a manifest that does not match
+  // the model (each missing, surplus or mis-shaped tensor named).
+  virtual Status begin(const UpdateSpec& spec) = 0;
+
+  // Bytes [offset, offset + bytes.size()) of tensor `name`, little endian, C order, borrowed during
+  // the call. Ranges may come in any order; an overlap is kInvalidArgument.
+  virtual Status write(std::string_view update_id, std::string_view name, size_t offset,
+                       std::span<const std::byte> bytes) = 0;
+
+  // All arrived and verified. kFailedPrecondition names tensors with gaps, kDataLoss a digest that
+  // does not match.
+  virtual Status prepare(std::string_view update_id) = 0;
+
+  // Serves the prepared weights from the next step on. Idempotent by id.
+  virtual Status commit(std::string_view update_id) = 0;
+
+  // Drops the update. Idempotent by id; kFailedPrecondition once committed.
+  virtual Status abort(std::string_view update_id) = 0;
+};
+
+}  // namespace rlgen

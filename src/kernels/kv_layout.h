@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace rlgen::kernels {
+
+// How one KV block of one layer looks in memory. Per KV head, one after the other:
+//   K  [block_size/16][head_dim][16]   16 keys in the lanes
+//   V  [block_size][value_dim]
+// All bytes of a block of all layers lie together: block b, layer l, head h start at
+//   b * block_stride + l * layer_stride + h * head_stride.
+// `side_bytes` per block follow the layers (rows that travel with the block, such as routes).
+struct KvLayout {
+  DType dtype = DType::kFloat32;  // kFloat32 or kBFloat16 or kFloat16
+  int32_t layers = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t value_dim = 0;
+  int32_t block_size = 16;  // keys, a multiple of 16
+  size_t side_bytes = 0;
+
+  size_t value_offset() const { return size_t(block_size) * size_t(head_dim) * size_of(dtype); }
+  size_t head_stride() const {
+    return size_t(block_size) * size_t(head_dim + value_dim) * size_of(dtype);
+  }
+  size_t layer_stride() const { return head_stride() * size_t(kv_heads); }
+  size_t side_offset() const { return layer_stride() * size_t(layers); }
+  size_t block_stride() const { return (side_offset() + side_bytes + 63) / 64 * 64; }
+};
+
+// The memory of all blocks of an engine; block ids index it.
+struct KvCacheView {
+  std::byte* data = nullptr;
+  KvLayout layout;
+
+  std::byte* head(int32_t block, int32_t layer, int32_t kv_head) const {
+    return data + size_t(block) * layout.block_stride() + size_t(layer) * layout.layer_stride() +
+           size_t(kv_head) * layout.head_stride();
+  }
+};
+
+}  // namespace rlgen::kernels

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace rlgen::kernels {
+
+// A weight matrix W [n, k] (n output features, k input features) packed for the GEMM.
+//   2-byte types: [n/16][k/2][16][2], element (r, c) at tile r/16, pair c/2, lane r%16, half c%2
+//   float32:      [n/16][k][16],      element (r, c) at tile r/16, row c, lane r%16
+// n is rounded up to 16 and k (of 2-byte types) to 2; the padding is zero. The bytes belong to a
+// weight region and are 64-byte aligned.
+struct PackedMatrix {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32
+  int64_t n = 0;
+  int64_t k = 0;
+};
+
+// Bytes of the packed form, a multiple of 64.
+size_t packed_bytes(DType dtype, int64_t n, int64_t k);
+
+// Packs rows [row, row + rows) of W from `source` (row-major, k elements a row, same dtype) into
+// `packed`, which holds the whole matrix. Other rows keep their bytes, so that several threads may
+// pack different rows of one tile. The padding is left as it is: regions start zeroed.
+void pack_rows(std::byte* packed, DType dtype, int64_t n, int64_t k, int64_t row, int64_t rows,
+               const std::byte* source);
+
+// The inverse: rows [row, row + rows) as they came.
+void unpack_rows(const PackedMatrix& matrix, int64_t row, int64_t rows, std::byte* destination);
+
+}  // namespace rlgen::kernels

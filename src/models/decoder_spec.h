@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace rlgen::models {
+
+// Rotary embedding with its scaling resolved for the context in force.
+struct RotarySpec {
+  std::string name = "default";   // default, linear, dynamic, llama3, yarn, longrope
+  std::vector<float> inv_freq;    // [rotary_dim / 2]
+  float attention_factor = 1.0f;  // multiplies cos and sin
+};
+
+// What one decoder layer does; layers of one model may differ.
+struct LayerSpec {
+  bool rotary = true;  // false: no position embedding in this layer
+  int32_t window = 0;  // sliding window in keys, the query's own included; 0: full
+};
+
+// A dense decoder as plain data: every family is a point in this space.
+struct DecoderSpec {
+  std::string family;      // "llama", "mistral", ...
+  int32_t vocab_rows = 0;  // rows of embedding and head
+  int32_t hidden = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t intermediate = 0;
+  float norm_eps = 1e-6f;
+  float attention_scale = 0.0f;
+  kernels::Activation activation = kernels::Activation::kSilu;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;
+  bool qk_norm = false;  // RMS norm of every query and key head
+  bool tied_head = false;
+  RotarySpec rotary;
+  std::vector<LayerSpec> layer;  // [layers]
+
+  int32_t max_position = 0;  // the model's own limit
+  std::vector<int32_t> eos_token_ids;
+};
+
+}  // namespace rlgen::models

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/decoder.h"
+#include "models/safetensors.h"
+
+namespace rlgen::models {
+
+// A checkpoint folder, opened and understood; weights still on disk (mapped).
+struct Model {
+  std::string path;
+  Decoder decoder;
+  SafetensorsFolder tensors;
+  std::string digest;                  // hex, of configuration and shapes
+  std::string rotary_name;             // scaling in force with its context, for the numerics id
+  std::vector<int32_t> eos_token_ids;  // union of config, generation config and tokenizer
+  int32_t max_model_len = 0;
+};
+
+// A folder as it is, or a repository id ("org/name") looked up in the local Hugging Face cache
+// (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub). kNotFound says how to download it.
+StatusOr<std::string> resolve_model_path(const std::string& model);
+
+// Opens a checkpoint. `max_model_len` 0 takes the model's own. Errors name file and dotted config
+// key or tensor; a key that changes the arithmetic and is not implemented is kUnimplemented.
+StatusOr<Model> open_model(const std::string& model, int32_t max_model_len);
+
+}  // namespace rlgen::models

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Makes the tiny random checkpoints of the tests as Hugging Face folders.
+
+Each has a fixed seed, so a second run writes the same bytes. Without names all of them are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from models import folder
+from models.random_weights import random_tensor
+from models.tensor_shapes import checkpoint_shapes
+from models.test_tokenizer import write_test_tokenizer
+from models.tiny_recipes import RECIPES, Recipe
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"checkpoints to make: {', '.join(RECIPES)}")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "tests" / "fixtures" / "checkpoints",
+        help="folder that gets one folder each",
+    )
+    parser.add_argument("--list", action="store_true", help="print names and purposes, make nothing")
+    arguments = parser.parse_args(argv)
+    unknown = [name for name in arguments.names if name not in RECIPES]
+    if unknown:
+        parser.error(f"unknown checkpoint {', '.join(unknown)}; see --list")
+    return arguments
+
+
+def make(recipe: Recipe, target: Path) -> None:
+    """Writes the checkpoint of `recipe` to `target`, in place of what was there."""
+    if target.exists():
+        shutil.rmtree(target)
+    values = {name: random_tensor(recipe.seed, name, shape) for name, shape in checkpoint_shapes(recipe.config).items()}
+    folder.write_checkpoint(target, recipe.config, values, recipe.dtype, recipe.shards)
+    if recipe.generation_config:
+        folder.write_json(target / "generation_config.json", recipe.generation_config)
+    if recipe.tokenizer:
+        write_test_tokenizer(target)
+
+
+def main() -> int:
+    """Runs the tool; returns the exit code."""
+    arguments = parse_arguments()
+    for name in arguments.names or RECIPES:
+        if arguments.list:
+            print(f"{name}: {RECIPES[name].purpose}")
+            continue
+        make(RECIPES[name], arguments.output / name)
+        print(arguments.output / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

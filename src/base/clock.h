@@ -33,7 +33,8 @@ class ManualClock final : public Clock {
   TimePoint now() const override;
   void sleep_until(TimePoint deadline) override;
 
-  // Moves the time on by `step` (not below zero) and wakes the sleepers whose deadline has come.
+  // Moves the time on by `step` (a negative one counts as zero) and wakes the sleepers whose
+  // deadline has come.
   void advance(Duration step);
 
   // How many threads are inside sleep_until, so that a test can wait for them before it advances.

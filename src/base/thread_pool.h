@@ -42,6 +42,7 @@ class ThreadPool {
     FloatMode mode = FloatMode::kGradual;
   };
 
+  void wake(std::int64_t wanted);
   void work(int thread);
   bool wait_for_work();
   void work_off(int thread);

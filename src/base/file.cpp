@@ -1,0 +1,143 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <system_error>
+#include <utility>
+
+namespace rlgen {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Status write_all(int fd, const std::string& path, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return file_error("write", path, errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::string> read_all(int fd, const std::string& path, std::size_t expected) {
+  std::string content(expected + 1, '\0');
+  std::size_t filled = 0;
+  while (true) {
+    if (filled == content.size()) content.resize(content.size() * 2);
+    const ssize_t got = ::read(fd, content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return file_error("read", path, errno);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  content.resize(filled);
+  return content;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Status flush_folder(const std::string& folder) {
+  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return file_error("open", folder, errno);
+  if (::fsync(fd.get()) != 0) return file_error("flush", folder, errno);
+  return absl::OkStatus();
+}
+
+Status write_and_flush(const std::string& path, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return file_error("create", path, errno);
+  Status status = write_all(fd, path, bytes);
+  if (status.ok() && ::fsync(fd) != 0) status = file_error("flush", path, errno);
+  if (::close(fd) != 0 && status.ok()) status = file_error("close", path, errno);
+  return status;
+}
+
+}  // namespace
+
+Status file_error(std::string_view action, std::string_view path, int error_number) {
+  const std::string text = std::generic_category().message(error_number);
+  return Status(absl::ErrnoToStatusCode(error_number),
+                fmt::format("cannot {} {}: {}", action, path, text));
+}
+
+StatusOr<std::string> read_file(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return file_error("open", path, errno);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return file_error("read", path, errno);
+  return read_all(fd.get(), path, static_cast<std::size_t>(info.st_size));
+}
+
+Status write_file_atomically(const std::string& path, std::string_view bytes) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  ::unlink(temporary.c_str());
+  Status status = write_and_flush(temporary, bytes);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = file_error("replace", path, errno);
+  }
+  if (!status.ok()) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  return flush_folder(folder_of(path));
+}
+
+StatusOr<MappedFile> MappedFile::open(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return file_error("open", path, errno);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return file_error("read", path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(fmt::format("cannot map {}: it is no regular file", path));
+  }
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size == 0) return MappedFile(path, {});
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (data == MAP_FAILED) return file_error("map", path, errno);
+  return MappedFile(path, {static_cast<const std::byte*>(data), size});
+}
+
+MappedFile::MappedFile(std::string path, std::span<const std::byte> bytes)
+    : path_(std::move(path)), bytes_(bytes) {}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  path_ = std::move(other.path_);
+  bytes_ = std::exchange(other.bytes_, {});
+  return *this;
+}
+
+MappedFile::~MappedFile() { unmap(); }
+
+void MappedFile::unmap() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace rlgen

@@ -1,0 +1,115 @@
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+namespace rlgen {
+namespace {
+
+using testing::HasSubstr;
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest() {
+    std::string name = testing::TempDir() + "rlgen_file_XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~FileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::size_t files_in_folder() const {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_)) ++count;
+    return count;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(FileTest, WritesAndReadsBack) {
+  const std::string bytes("a\0b\n\xff", 5);
+  ASSERT_TRUE(write_file_atomically(path("x"), bytes).ok());
+  EXPECT_EQ(*read_file(path("x")), bytes);
+  ASSERT_TRUE(write_file_atomically(path("x"), "").ok());
+  EXPECT_EQ(*read_file(path("x")), "");
+  EXPECT_EQ(files_in_folder(), 1u);
+}
+
+TEST_F(FileTest, MissingFileIsNamed) {
+  const auto result = read_file(path("none"));
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(message_of(result.status()), HasSubstr(path("none")));
+  EXPECT_THAT(message_of(result.status()), HasSubstr("No such file"));
+}
+
+TEST_F(FileTest, FailedWriteLeavesNothingBehind) {
+  std::filesystem::create_directory(path("folder"));
+  std::ofstream(path("folder/inside")) << "x";
+  EXPECT_FALSE(write_file_atomically(path("folder"), "y").ok());
+  EXPECT_EQ(files_in_folder(), 1u);
+  const Status status = write_file_atomically(path("none/x"), "y");
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileTest, LeftoverOfAKilledWriterIsReplaced) {
+  std::ofstream(path("x") + "." + std::to_string(::getpid()) + ".tmp") << "torn";
+  ASSERT_TRUE(write_file_atomically(path("x"), "whole").ok());
+  EXPECT_EQ(*read_file(path("x")), "whole");
+  EXPECT_EQ(files_in_folder(), 1u);
+}
+
+TEST_F(FileTest, ReadsFilesWithoutASize) {
+  const auto result = read_file("/proc/self/status");
+  ASSERT_TRUE(result.ok());
+  EXPECT_THAT(*result, HasSubstr("Pid:"));
+}
+
+TEST(FileError, FullDiskIsOutOfCapacity) {
+  const Status status = file_error("write", "out.jsonl", ENOSPC);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(message_of(status), HasSubstr("cannot write out.jsonl: No space left"));
+}
+
+TEST_F(FileTest, MapsContentAndMoves) {
+  ASSERT_TRUE(write_file_atomically(path("x"), "abc").ok());
+  auto mapped = MappedFile::open(path("x"));
+  ASSERT_TRUE(mapped.ok());
+  MappedFile moved = std::move(*mapped);
+  EXPECT_TRUE(mapped->bytes().empty());
+  ASSERT_EQ(moved.bytes().size(), 3u);
+  EXPECT_EQ(moved.bytes()[2], std::byte{'c'});
+  EXPECT_EQ(moved.path(), path("x"));
+  std::filesystem::remove(path("x"));
+  EXPECT_EQ(moved.bytes()[0], std::byte{'a'});
+}
+
+TEST_F(FileTest, MoveAssignmentDropsTheOldMapping) {
+  ASSERT_TRUE(write_file_atomically(path("x"), "abc").ok());
+  ASSERT_TRUE(write_file_atomically(path("y"), "defg").ok());
+  auto x = MappedFile::open(path("x"));
+  auto y = MappedFile::open(path("y"));
+  ASSERT_TRUE(x.ok() && y.ok());
+  *x = std::move(*y);
+  EXPECT_EQ(x->bytes().size(), 4u);
+  EXPECT_EQ(x->path(), path("y"));
+}
+
+TEST_F(FileTest, MapsAnEmptyFile) {
+  ASSERT_TRUE(write_file_atomically(path("x"), "").ok());
+  const auto mapped = MappedFile::open(path("x"));
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_TRUE(mapped->bytes().empty());
+}
+
+TEST_F(FileTest, RefusesToMapWhatIsNoFile) {
+  EXPECT_EQ(MappedFile::open(folder_).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(MappedFile::open(path("none")).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace rlgen

@@ -1,0 +1,280 @@
+#include "contract/sampling_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/edit_distance.h"
+
+namespace rlgen {
+namespace {
+
+using nlohmann::json;
+
+// A value of the object with the name that messages give it.
+struct Field {
+  std::string name;
+  const json& value;
+};
+
+Status wrong_type(const Field& field, std::string_view wanted) {
+  std::string text = field.value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 60) + "...";
+  return absl::InvalidArgumentError(
+      fmt::format("{} is {}; it must be {}", field.name, text, wanted));
+}
+
+Status read(const Field& field, bool* out) {
+  if (!field.value.is_boolean()) return wrong_type(field, "true or false");
+  *out = field.value.get<bool>();
+  return absl::OkStatus();
+}
+
+// Whole numbers, also written as 3.0.
+template <typename T>
+Status read_integer(const Field& field, T* out) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  constexpr auto kLow = std::numeric_limits<T>::min();
+  constexpr auto kHigh = std::numeric_limits<T>::max();
+  const auto wanted = fmt::format("a whole number from {} to {}", kLow, kHigh);
+  if (field.value.is_number_unsigned()) {
+    const auto value = field.value.get<uint64_t>();
+    if (value > static_cast<uint64_t>(kHigh)) return wrong_type(field, wanted);
+    *out = static_cast<T>(value);
+    return absl::OkStatus();
+  }
+  if (field.value.is_number_integer()) {
+    const auto value = field.value.get<int64_t>();
+    if (value < kLow || value > kHigh) return wrong_type(field, wanted);
+    *out = static_cast<T>(value);
+    return absl::OkStatus();
+  }
+  if (!field.value.is_number_float()) return wrong_type(field, wanted);
+  const double value = field.value.get<double>();
+  const bool whole = std::abs(value) <= kExact && std::floor(value) == value;
+  if (!whole || value < static_cast<double>(kLow) || value > static_cast<double>(kHigh)) {
+    return wrong_type(field, wanted);
+  }
+  *out = static_cast<T>(value);
+  return absl::OkStatus();
+}
+
+Status read(const Field& field, int32_t* out) { return read_integer(field, out); }
+Status read(const Field& field, int64_t* out) { return read_integer(field, out); }
+
+Status read(const Field& field, float* out) {
+  if (!field.value.is_number()) return wrong_type(field, "a number");
+  const double value = field.value.get<double>();
+  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
+    return wrong_type(field, "a finite number");
+  }
+  *out = static_cast<float>(value);
+  return absl::OkStatus();
+}
+
+Status read(const Field& field, std::string* out) {
+  if (!field.value.is_string()) return wrong_type(field, "a string");
+  *out = field.value.get_ref<const std::string&>();
+  return absl::OkStatus();
+}
+
+template <typename T>
+Status read(const Field& field, std::optional<T>* out) {
+  if (field.value.is_null()) {
+    out->reset();
+    return absl::OkStatus();
+  }
+  T value{};
+  RLGEN_RETURN_IF_ERROR(read(field, &value));
+  *out = std::move(value);
+  return absl::OkStatus();
+}
+
+template <typename T>
+Status read(const Field& field, std::vector<T>* out) {
+  if (field.value.is_null()) {
+    out->clear();
+    return absl::OkStatus();
+  }
+  if (!field.value.is_array()) return wrong_type(field, "a list");
+  std::vector<T> values;
+  values.reserve(field.value.size());
+  for (size_t i = 0; i < field.value.size(); ++i) {
+    T value{};
+    RLGEN_RETURN_IF_ERROR(
+        read(Field{fmt::format("{}[{}]", field.name, i), field.value[i]}, &value));
+    values.push_back(std::move(value));
+  }
+  *out = std::move(values);
+  return absl::OkStatus();
+}
+
+Status read_top_k(const Field& field, int32_t* out) {
+  if (!field.value.is_null()) return read(field, out);
+  *out = -1;
+  return absl::OkStatus();
+}
+
+Status read_stop(const Field& field, std::vector<std::string>* out) {
+  if (!field.value.is_string()) return read(field, out);
+  *out = {field.value.get<std::string>()};
+  return absl::OkStatus();
+}
+
+Status read_mode(const Field& field, LogprobsMode* out) {
+  std::string name;
+  RLGEN_RETURN_IF_ERROR(read(field, &name));
+  const StatusOr<LogprobsMode> mode = parse_logprobs_mode(name);
+  if (!mode.ok()) return wrong_type(field, "raw, tempered or processed");
+  *out = *mode;
+  return absl::OkStatus();
+}
+
+Status read_bias(const Field& field, std::vector<std::pair<int32_t, float>>* out) {
+  if (field.value.is_null()) {
+    out->clear();
+    return absl::OkStatus();
+  }
+  if (!field.value.is_object()) return wrong_type(field, "an object of token id to number");
+  std::vector<std::pair<int32_t, float>> biases;
+  for (const auto& [key, value] : field.value.items()) {
+    const Field entry{fmt::format("{}.{}", field.name, key), value};
+    int32_t id = 0;
+    const auto end = key.data() + key.size();
+    const auto [stopped, failure] = std::from_chars(key.data(), end, id);
+    if (failure != std::errc() || stopped != end) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: \"{}\" is no token id; write the id as a decimal string", field.name, key));
+    }
+    float bias = 0.0f;
+    RLGEN_RETURN_IF_ERROR(read(entry, &bias));
+    biases.emplace_back(id, bias);
+  }
+  *out = std::move(biases);
+  return absl::OkStatus();
+}
+
+using Reader = Status (*)(const Field& field, SamplingParams* params);
+using Writer = nlohmann::ordered_json (*)(const SamplingParams& params);
+
+struct Entry {
+  std::string_view key;
+  Reader read;
+  Writer write;
+};
+
+// The double whose shortest text is the shortest text of `value`: 0.7f prints as 0.7.
+double shortest(float value) {
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  double result = 0.0;
+  std::from_chars(text.data(), end, result);
+  return result;
+}
+
+template <typename T>
+nlohmann::ordered_json to_json_value(const T& value) {
+  return value;
+}
+nlohmann::ordered_json to_json_value(float value) { return shortest(value); }
+template <typename T>
+nlohmann::ordered_json to_json_value(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+// Reads and writes the member as its type says.
+template <auto Member>
+constexpr Entry plain(std::string_view key) {
+  return {
+      key,
+      [](const Field& field, SamplingParams* params) { return read(field, &(params->*Member)); },
+      [](const SamplingParams& params) { return to_json_value(params.*Member); }};
+}
+
+nlohmann::ordered_json write_bias(const SamplingParams& params) {
+  auto object = nlohmann::ordered_json::object();
+  for (const auto& [id, bias] : params.logit_bias) object[std::to_string(id)] = shortest(bias);
+  return object;
+}
+
+using P = SamplingParams;
+constexpr std::array kEntries = {
+    plain<&P::temperature>("temperature"),
+    Entry{"top_k", [](const Field& f, P* p) { return read_top_k(f, &p->top_k); },
+          [](const P& p) { return to_json_value(p.top_k); }},
+    plain<&P::top_p>("top_p"),
+    plain<&P::min_p>("min_p"),
+    plain<&P::repetition_penalty>("repetition_penalty"),
+    plain<&P::presence_penalty>("presence_penalty"),
+    plain<&P::frequency_penalty>("frequency_penalty"),
+    Entry{"logit_bias", [](const Field& f, P* p) { return read_bias(f, &p->logit_bias); },
+          write_bias},
+    plain<&P::allowed_token_ids>("allowed_token_ids"),
+    plain<&P::bad_words>("bad_words"),
+    plain<&P::bad_words_ids>("bad_words_ids"),
+    plain<&P::max_tokens>("max_tokens"),
+    plain<&P::min_tokens>("min_tokens"),
+    plain<&P::stop_token_ids>("stop_token_ids"),
+    Entry{"stop", [](const Field& f, P* p) { return read_stop(f, &p->stop); },
+          [](const P& p) { return to_json_value(p.stop); }},
+    plain<&P::include_stop_str_in_output>("include_stop_str_in_output"),
+    plain<&P::ignore_eos>("ignore_eos"),
+    plain<&P::skip_special_tokens>("skip_special_tokens"),
+    plain<&P::seed>("seed"),
+    plain<&P::n>("n"),
+    Entry{"logprobs_mode", [](const Field& f, P* p) { return read_mode(f, &p->logprobs_mode); },
+          [](const P& p) {
+            return nlohmann::ordered_json(std::string(logprobs_mode_name(p.logprobs_mode)));
+          }},
+    plain<&P::logprobs>("logprobs"),
+    plain<&P::prompt_logprobs>("prompt_logprobs"),
+};
+
+const Entry* find_entry(std::string_view key) {
+  for (const Entry& entry : kEntries) {
+    if (entry.key == key) return &entry;
+  }
+  return nullptr;
+}
+
+Status unknown_key(std::string_view name, std::string_view key) {
+  std::array<std::string_view, kEntries.size()> known;
+  std::transform(kEntries.begin(), kEntries.end(), known.begin(),
+                 [](const Entry& entry) { return entry.key; });
+  return absl::InvalidArgumentError(
+      fmt::format("{} is no sampling parameter{}", name, suggest(key, known)));
+}
+
+}  // namespace
+
+Status merge_sampling_json(const json& object, std::string_view path, SamplingParams* params) {
+  if (!object.is_object()) {
+    return wrong_type(Field{path.empty() ? "sampling" : std::string(path), object}, "an object");
+  }
+  SamplingParams merged = *params;
+  for (const auto& [key, value] : object.items()) {
+    const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
+    const Entry* entry = find_entry(key);
+    if (entry == nullptr) return unknown_key(name, key);
+    RLGEN_RETURN_IF_ERROR(entry->read(Field{name, value}, &merged));
+  }
+  const Status valid = validate(merged);
+  if (!valid.ok()) return path.empty() ? valid : annotate(valid, path);
+  *params = std::move(merged);
+  return absl::OkStatus();
+}
+
+bool is_sampling_key(std::string_view key) { return find_entry(key) != nullptr; }
+
+nlohmann::ordered_json sampling_to_json(const SamplingParams& params) {
+  auto object = nlohmann::ordered_json::object();
+  for (const Entry& entry : kEntries) object[std::string(entry.key)] = entry.write(params);
+  return object;
+}
+
+}  // namespace rlgen

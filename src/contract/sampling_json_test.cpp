@@ -1,0 +1,94 @@
+#include "contract/sampling_json.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+namespace rlgen {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+StatusOr<SamplingParams> parse(const std::string& text, std::string_view path = "") {
+  SamplingParams params;
+  RLGEN_RETURN_IF_ERROR(merge_sampling_json(json::parse(text), path, &params));
+  return params;
+}
+
+std::string error_of(const std::string& text, std::string_view path = "") {
+  return message_of(parse(text, path).status());
+}
+
+TEST(SamplingJson, EveryFieldRoundTrips) {
+  SamplingParams params{.temperature = 0.7f, .top_k = 5, .top_p = 0.9f, .min_p = 0.01f};
+  params.repetition_penalty = 1.1f;
+  params.presence_penalty = -0.3f;
+  params.frequency_penalty = 0.2f;
+  params.logit_bias = {{3, -1.5f}, {7, 0.1f}};
+  params.allowed_token_ids = std::vector<int32_t>{3, 7};
+  params.bad_words = {"a"};
+  params.bad_words_ids = {{1, 2}};
+  params.max_tokens = 9;
+  params.min_tokens = 2;
+  params.stop_token_ids = {4};
+  params.stop = {"\n", "x"};
+  params.include_stop_str_in_output = true;
+  params.ignore_eos = true;
+  params.skip_special_tokens = false;
+  params.seed = 9223372036854775807;
+  params.n = 3;
+  params.logprobs_mode = LogprobsMode::kTempered;
+  params.logprobs = 2;
+  params.prompt_logprobs = 0;
+  const std::string text = sampling_to_json(params).dump();
+  const auto back = parse(text);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, params);
+  EXPECT_THAT(text, HasSubstr("\"temperature\":0.7,"));
+}
+
+TEST(SamplingJson, DefaultsRoundTrip) {
+  const auto back = parse(sampling_to_json(SamplingParams{}).dump());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, SamplingParams{});
+}
+
+TEST(SamplingJson, FB029_NullTopKIsOff) { EXPECT_FALSE(parse(R"({"top_k":null})")->top_k_on()); }
+
+TEST(SamplingJson, OneStopStringStandsForAList) {
+  EXPECT_EQ(parse(R"({"stop":"END"})")->stop, std::vector<std::string>{"END"});
+}
+
+TEST(SamplingJson, FB197_UnknownKeysAreErrorsWithASuggestion) {
+  EXPECT_THAT(error_of(R"({"temprature":1})", "line 3"),
+              AllOf(HasSubstr("line 3.temprature"), HasSubstr("\"temperature\"")));
+}
+
+TEST(SamplingJson, WrongTypesAreNamed) {
+  EXPECT_THAT(error_of(R"({"temperature":"hot"})"), HasSubstr("temperature is \"hot\""));
+  EXPECT_THAT(error_of(R"({"max_tokens":1.5})"), HasSubstr("max_tokens is 1.5"));
+  EXPECT_THAT(error_of(R"({"max_tokens":3000000000})"), HasSubstr("max_tokens"));
+  EXPECT_THAT(error_of(R"({"seed":-9223372036854775809})"), HasSubstr("seed"));
+  EXPECT_THAT(error_of(R"({"stop":[1]})"), HasSubstr("stop[0]"));
+  EXPECT_THAT(error_of(R"({"logit_bias":{"x":1}})"), HasSubstr("logit_bias"));
+  EXPECT_THAT(error_of(R"({"logit_bias":{"5":1e39}})"), HasSubstr("logit_bias.5"));
+  EXPECT_THAT(error_of(R"({"logprobs_mode":"best"})"), HasSubstr("logprobs_mode"));
+  EXPECT_THAT(error_of(R"({"ignore_eos":1})"), HasSubstr("ignore_eos"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("object"));
+}
+
+TEST(SamplingJson, WholeNumbersMayBeWrittenAsReals) {
+  EXPECT_EQ(parse(R"({"max_tokens":3.0})")->max_tokens, 3);
+}
+
+TEST(SamplingJson, AFailedMergeChangesNothing) {
+  SamplingParams params{.top_p = 0.5f};
+  const SamplingParams before = params;
+  EXPECT_FALSE(merge_sampling_json(json::parse(R"({"top_p":0.7,"top_k":-3})"), "", &params).ok());
+  EXPECT_EQ(params, before);
+}
+
+}  // namespace
+}  // namespace rlgen

@@ -105,7 +105,7 @@ TEST(ThreadPool, StartsAndStopsWithoutWork) {
 }
 
 TEST(ThreadPool, IdleThreadsUseNoTime) {
-  ThreadPool pool(4);
+  ThreadPool pool(2);
   pool.run(16, [](std::int64_t, int) {});
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const std::clock_t before = std::clock();

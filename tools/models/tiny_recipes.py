@@ -84,7 +84,10 @@ RECIPES: dict[str, Recipe] = {
         seed=3,
     ),
     "llama_bias": Recipe(
-        "biases on all seven projections", LLAMA | {"attention_bias": True, "mlp_bias": True}, "BF16", seed=4
+        "biases on all seven projections, a large norm epsilon",
+        LLAMA | {"attention_bias": True, "mlp_bias": True, "rms_norm_eps": 0.01},
+        "BF16",
+        seed=4,
     ),
     "llama_fp16": Recipe("float16 weights, three layers", LLAMA | {"num_hidden_layers": 3}, "F16", seed=5),
     "llama_sharded": Recipe(
@@ -100,7 +103,13 @@ RECIPES: dict[str, Recipe] = {
         "BF16",
         seed=6,
         tokenizer=True,
-        generation_config={"bos_token_id": 270, "eos_token_id": [271, 274], "temperature": 0.7, "top_p": 0.8},
+        generation_config={
+            "bos_token_id": 270,
+            "eos_token_id": [271, 274],
+            "temperature": 0.7,
+            "top_p": 0.8,
+            "repetition_penalty": 1.1,
+        },
     ),
     "llama_rope_linear": rope("linear scaling, named by the older key `type`", {"type": "linear", "factor": 2.0}),
     "llama_rope_dynamic": rope(
@@ -182,20 +191,22 @@ RECIPES: dict[str, Recipe] = {
         seed=9,
     ),
     "qwen3": Recipe(
-        "norms on queries and keys, head_dim other than hidden / heads, tied head",
+        "norms on queries and keys, head_dim other than hidden / heads",
         variant(
             "qwen3",
             "Qwen3ForCausalLM",
             head_dim=24,
+            num_hidden_layers=3,
+            hidden_size=32,
             attention_bias=False,
-            tie_word_embeddings=True,
+            tie_word_embeddings=False,
             use_sliding_window=False,
             sliding_window=None,
             max_window_layers=2,
             rope_theta=1000000.0,
             rms_norm_eps=1e-06,
         ),
-        seed=10,
+        seed=15,
     ),
     "smollm3": Recipe(
         "four layers, the second and fourth without rotary embedding",

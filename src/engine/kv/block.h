@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/kv_layout.h"
+#include "tensor/region.h"
+
+namespace rlgen::engine {
+
+struct BlockPool;
+
+// A share in one KV block. The block returns to its allocator when the last share dies, so a
+// reference cannot outlive the block; the block's memory lives as long as any share. Copies share,
+// moves hand over and leave the source empty. One thread at a time per allocator.
+class KvBlock {
+ public:
+  KvBlock() = default;
+  KvBlock(const KvBlock& other);
+  KvBlock(KvBlock&& other) noexcept;
+  KvBlock& operator=(KvBlock other) noexcept;
+  ~KvBlock();
+
+  // Index for block tables; -1 for an empty handle.
+  int32_t id() const { return id_; }
+  explicit operator bool() const { return id_ >= 0; }
+  // How many handles share the block; 0 for an empty one.
+  int32_t shares() const;
+
+ private:
+  friend class BlockAllocator;
+  KvBlock(std::shared_ptr<BlockPool> pool, int32_t id);
+
+  std::shared_ptr<BlockPool> pool_;
+  int32_t id_ = -1;
+};
+
+// Hands out the KV blocks of one engine. One thread at a time.
+class BlockAllocator {
+ public:
+  // As many blocks as `region` has room for. The region's bytes need not be zero: a slot is read
+  // only after it was written. kInvalidArgument when not one block fits or the block size is not a
+  // positive multiple of 16.
+  static StatusOr<BlockAllocator> create(std::shared_ptr<Region> region,
+                                         const kernels::KvLayout& layout);
+
+  // An empty handle when no block is free.
+  KvBlock allocate();
+
+  int32_t total() const;
+  int32_t free() const;
+  int32_t block_size() const;
+  // Blocks that hold `positions` keys.
+  int32_t blocks_for(int64_t positions) const;
+  kernels::KvCacheView view() const;
+
+  // Every block is either on the free list, once, or shared by at least one handle. kInternal
+  // names the first block for which this fails.
+  Status audit() const;
+
+ private:
+  explicit BlockAllocator(std::shared_ptr<BlockPool> pool) : pool_(std::move(pool)) {}
+
+  std::shared_ptr<BlockPool> pool_;
+};
+
+}  // namespace rlgen::engine

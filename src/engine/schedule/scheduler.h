@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/kv/block.h"
+#include "engine/schedule/sequence.h"
+
+namespace rlgen::engine {
+
+struct ScheduleLimits {
+  int32_t max_num_seqs = 64;             // running at once
+  int32_t max_num_batched_tokens = 512;  // rows of one step
+  int32_t max_wanted_rows = 64;          // rows of one step whose logits are kept
+};
+
+// Rows computed .. computed + rows - 1 of a sequence go into the next step; it has blocks for them.
+struct PlannedRows {
+  Sequence* sequence = nullptr;
+  int32_t rows = 0;
+  int32_t wanted = 0;
+};
+using Plan = std::vector<PlannedRows>;
+
+// Which waiting sequences may be admitted: all, those that ran before (a wait for running ones to
+// finish), or none.
+enum class Admission { kAll, kStarted, kNone };
+
+// Decides who runs, with which rows, on which blocks. Knows no model, no thread and no time.
+// Sequences wait by (priority, arrival) and nobody overtakes the first that may be admitted. When
+// blocks run out, running sequences go back to the queue, tokens kept and KV dropped: first those
+// with KV of one set of weights, of these the lowest priority, then the youngest. The sequence that
+// comes last in that order can always have every block, so the scheduler never stalls.
+class Scheduler {
+ public:
+  // `allocator` must outlive the scheduler.
+  Scheduler(const ScheduleLimits& limits, BlockAllocator* allocator);
+
+  // kResourceExhausted, with the numbers, for a sequence of so many tokens that the whole pool
+  // could not hold the KV of all but its last.
+  Status check_fits(int64_t token_limit) const;
+
+  // Queues a sequence that passed check_fits; its id is not in flight.
+  void add(std::unique_ptr<Sequence> sequence);
+
+  // Starts waiting sequences, in order, while there is a place and blocks for all their rows beyond
+  // what running ones still need for theirs.
+  void admit(Admission admission);
+
+  // Rows for one step: first one for each sequence that lacks only one, then chunks of the others,
+  // each in order, within the limits. Empty only when nothing runs.
+  Plan plan();
+
+  // Puts a running sequence back into the queue without its KV.
+  void retract(Sequence* sequence);
+  void retract_all();
+
+  // Takes a sequence out; null when there is none of that id. Its blocks die with it.
+  std::unique_ptr<Sequence> remove(SequenceId id);
+
+  Sequence* find(SequenceId id) const;
+  std::vector<Sequence*> running() const;
+  std::vector<Sequence*> waiting() const;
+  int32_t num_running() const { return int32_t(running_.size()); }
+  int32_t num_waiting() const { return int32_t(waiting_.size()); }
+  // Sequences that ran and are not finished, running or not.
+  int32_t num_started() const;
+  int64_t preemptions() const { return preemptions_; }  // for want of blocks
+
+  // Blocks free and held make up the pool, tables match handles, no block is held by two sequences,
+  // no waiting sequence holds one. kInternal names the fault.
+  Status audit() const;
+
+ private:
+  using Order = std::pair<int32_t, uint64_t>;
+  using Queue = std::map<Order, std::unique_ptr<Sequence>>;
+
+  int32_t blocks_missing(const Sequence& sequence, int64_t positions) const;
+  int32_t blocks_promised() const;
+  bool may_start(const Sequence& sequence) const;
+  bool take_blocks(Sequence* sequence, int32_t rows, Plan* plan);
+  Sequence* next_victim() const;
+  void add_rows(Sequence* sequence, Plan* plan);
+  int32_t rows_left(const Plan& plan) const;
+  int32_t wanted_left(const Plan& plan) const;
+
+  ScheduleLimits limits_;
+  BlockAllocator* allocator_;
+  Queue waiting_;
+  Queue running_;
+  std::unordered_map<SequenceId, Sequence*> by_id_;
+  int64_t preemptions_ = 0;
+};
+
+}  // namespace rlgen::engine

@@ -1,0 +1,206 @@
+#include "engine/schedule/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace rlgen::engine {
+namespace {
+
+BlockAllocator make_allocator(int blocks) {
+  kernels::KvLayout layout;
+  layout.layers = 1;
+  layout.kv_heads = 1;
+  layout.head_dim = 1;
+  layout.value_dim = 1;
+  return *BlockAllocator::create(*Region::create(int64_t(layout.block_stride()) * blocks), layout);
+}
+
+std::unique_ptr<Sequence> make_sequence(SequenceId id, int32_t prompt, int32_t limit,
+                                        int32_t priority = 0) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->request.id = id;
+  sequence->request.priority = priority;
+  sequence->arrival = id;
+  sequence->tokens.assign(size_t(prompt), 7);
+  sequence->prompt_len = prompt;
+  sequence->next_prompt = prompt;
+  sequence->token_limit = limit;
+  return sequence;
+}
+
+// What the engine does with a plan, with a model that always says 7.
+std::vector<SequenceId> run(Scheduler& scheduler, const Plan& plan) {
+  std::vector<SequenceId> finished;
+  for (const PlannedRows& planned : plan) {
+    Sequence& sequence = *planned.sequence;
+    sequence.computed += planned.rows;
+    if (sequence.remaining() > 0) continue;
+    if (!sequence.request.score_only) sequence.tokens.push_back(7);
+    if (sequence.request.score_only || int32_t(sequence.tokens.size()) == sequence.token_limit) {
+      finished.push_back(sequence.request.id);
+    }
+  }
+  for (const SequenceId id : finished) scheduler.remove(id);
+  return finished;
+}
+
+std::vector<SequenceId> ids(const std::vector<Sequence*>& sequences) {
+  std::vector<SequenceId> all;
+  for (const Sequence* sequence : sequences) all.push_back(sequence->request.id);
+  return all;
+}
+
+int32_t rows_of(const Plan& plan) {
+  return std::accumulate(plan.begin(), plan.end(), 0,
+                         [](int32_t sum, const PlannedRows& p) { return sum + p.rows; });
+}
+
+using Ids = std::vector<SequenceId>;
+
+TEST(Scheduler, AdmitsByPriorityThenArrivalUpToTheLimit) {
+  BlockAllocator allocator = make_allocator(64);
+  Scheduler scheduler({.max_num_seqs = 2}, &allocator);
+  scheduler.add(make_sequence(1, 4, 8, 5));
+  scheduler.add(make_sequence(2, 4, 8, 0));
+  scheduler.add(make_sequence(3, 4, 8, 5));
+  scheduler.admit(Admission::kAll);
+  EXPECT_EQ(ids(scheduler.running()), (Ids{2, 1}));
+  EXPECT_EQ(ids(scheduler.waiting()), (Ids{3}));
+}
+
+TEST(Scheduler, MixesLastRowsFirstThenChunksWithinTheBudget) {
+  BlockAllocator allocator = make_allocator(64);
+  Scheduler scheduler({.max_num_batched_tokens = 10}, &allocator);
+  scheduler.add(make_sequence(1, 3, 20));
+  scheduler.admit(Admission::kAll);
+  run(scheduler, scheduler.plan());
+  scheduler.add(make_sequence(2, 25, 40));
+  scheduler.admit(Admission::kAll);
+  const Plan plan = scheduler.plan();
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].sequence->request.id, 1u);
+  EXPECT_EQ(plan[0].rows, 1);
+  EXPECT_EQ(plan[0].wanted, 1);
+  EXPECT_EQ(plan[1].rows, 9);
+  EXPECT_EQ(plan[1].wanted, 0);
+}
+
+TEST(Scheduler, WantedRowsAreCapped) {
+  BlockAllocator allocator = make_allocator(64);
+  Scheduler scheduler({.max_num_batched_tokens = 100, .max_wanted_rows = 4}, &allocator);
+  auto scored = make_sequence(1, 10, 30);
+  scored->tokens.assign(30, 7);
+  scored->request.score_only = true;
+  scored->next_score = 10;
+  scheduler.add(std::move(scored));
+  scheduler.admit(Admission::kAll);
+  Plan plan = scheduler.plan();
+  ASSERT_EQ(plan.size(), 1u);
+  EXPECT_EQ(plan[0].rows, 13);  // rows 0..8 are not wanted, 9..12 are
+  EXPECT_EQ(plan[0].wanted, 4);
+  run(scheduler, plan);
+  plan = scheduler.plan();
+  EXPECT_EQ(plan[0].rows, 4);
+}
+
+TEST(Scheduler, RefusesWhatCanNeverFitWithTheNumbers) {
+  BlockAllocator allocator = make_allocator(4);
+  const Scheduler scheduler({}, &allocator);
+  EXPECT_TRUE(scheduler.check_fits(65).ok());
+  const Status status = scheduler.check_fits(66);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(message_of(status).find("needs 5 KV blocks of 16 keys and the pool has 4"),
+            std::string::npos)
+      << status;
+}
+
+TEST(Scheduler, PreemptsTheLowestPriorityYoungestAndKeepsItsTokens) {
+  BlockAllocator allocator = make_allocator(4);
+  Scheduler scheduler({}, &allocator);
+  scheduler.add(make_sequence(1, 15, 65));
+  scheduler.add(make_sequence(2, 15, 65));
+  scheduler.add(make_sequence(3, 15, 65, 1));
+  scheduler.admit(Admission::kAll);
+  Ids finished;
+  while (scheduler.preemptions() == 0) run(scheduler, scheduler.plan());
+  EXPECT_EQ(ids(scheduler.waiting()), (Ids{3}));
+  const Sequence* victim = scheduler.find(3);
+  EXPECT_GT(victim->tokens.size(), 15u);
+  EXPECT_EQ(victim->computed, 0);
+  EXPECT_TRUE(scheduler.audit().ok());
+}
+
+TEST(Scheduler, SequencesWithMixedKvArePreemptedLast) {
+  BlockAllocator allocator = make_allocator(4);
+  Scheduler scheduler({}, &allocator);
+  scheduler.add(make_sequence(1, 15, 65));
+  scheduler.add(make_sequence(2, 15, 65));
+  scheduler.admit(Admission::kAll);
+  scheduler.find(2)->mixed_kv = true;
+  while (scheduler.preemptions() == 0) run(scheduler, scheduler.plan());
+  EXPECT_EQ(ids(scheduler.waiting()), (Ids{1}));
+}
+
+// Two sequences that grow to nearly the whole pool each: the younger is put back and does not
+// return before there is room for all it has.
+TEST(Scheduler, FB220_NoThrashWithRoomForOneAndABit) {
+  BlockAllocator allocator = make_allocator(11);
+  Scheduler scheduler({}, &allocator);
+  scheduler.add(make_sequence(1, 40, 161));
+  scheduler.add(make_sequence(2, 40, 161));
+  Ids finished;
+  for (int step = 0; step < 1000 && finished.size() < 2; ++step) {
+    scheduler.admit(Admission::kAll);
+    for (const SequenceId id : run(scheduler, scheduler.plan())) finished.push_back(id);
+    ASSERT_TRUE(scheduler.audit().ok());
+  }
+  EXPECT_EQ(finished, (Ids{1, 2}));
+  EXPECT_LE(scheduler.preemptions(), 2);
+  EXPECT_GE(scheduler.preemptions(), 1);
+}
+
+TEST(Scheduler, AdmissionCanBeHeldToStartedSequences) {
+  BlockAllocator allocator = make_allocator(64);
+  Scheduler scheduler({}, &allocator);
+  scheduler.add(make_sequence(1, 4, 8));
+  scheduler.admit(Admission::kAll);
+  scheduler.retract_all();
+  scheduler.add(make_sequence(0, 4, 8));
+  scheduler.admit(Admission::kNone);
+  EXPECT_EQ(scheduler.num_running(), 0);
+  scheduler.admit(Admission::kStarted);
+  EXPECT_EQ(ids(scheduler.running()), (Ids{1}));
+  EXPECT_EQ(scheduler.num_started(), 1);
+}
+
+TEST(Scheduler, OneRowBudgetServesTheOldestFirst) {
+  BlockAllocator allocator = make_allocator(64);
+  Scheduler scheduler({.max_num_batched_tokens = 1}, &allocator);
+  for (SequenceId id = 1; id <= 3; ++id) scheduler.add(make_sequence(id, 5, 8));
+  Ids finished;
+  for (int step = 0; step < 100; ++step) {
+    scheduler.admit(Admission::kAll);
+    const Plan plan = scheduler.plan();
+    EXPECT_LE(rows_of(plan), 1);
+    for (const SequenceId id : run(scheduler, plan)) finished.push_back(id);
+  }
+  EXPECT_EQ(finished, (Ids{1, 2, 3}));
+}
+
+TEST(Scheduler, RemoveFindsRunningAndWaitingAlike) {
+  BlockAllocator allocator = make_allocator(64);
+  Scheduler scheduler({.max_num_seqs = 1}, &allocator);
+  scheduler.add(make_sequence(1, 20, 30));
+  scheduler.add(make_sequence(2, 20, 30));
+  scheduler.admit(Admission::kAll);
+  scheduler.plan();
+  EXPECT_EQ(scheduler.remove(3), nullptr);
+  EXPECT_EQ(scheduler.remove(1)->blocks.size(), 2u);
+  EXPECT_NE(scheduler.remove(2), nullptr);
+  EXPECT_EQ(allocator.free(), 64);
+  EXPECT_TRUE(scheduler.audit().ok());
+}
+
+}  // namespace
+}  // namespace rlgen::engine

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "contract/events.h"
+#include "contract/request.h"
+#include "contract/token_watcher.h"
+#include "engine/kv/block.h"
+
+namespace rlgen::engine {
+
+// A sequence in flight: what was asked, every token so far, and how much of it has KV. Owned by the
+// scheduler, touched by the engine's thread only.
+//
+// Positions count from 0 over prompt and output together. "Row p" is token p going through the
+// model; its logits predict position p + 1.
+struct Sequence {
+  SequenceRequest request;
+  uint64_t arrival = 0;
+
+  std::vector<int32_t> tokens;  // prompt, then output (earlier and new); given whole for scoring
+  int32_t prompt_len = 0;       // ids of request.prompt_token_ids
+  int32_t token_limit = 0;      // tokens never grows beyond
+  int32_t computed = 0;         // rows 0 .. computed-1 have KV in blocks
+  std::vector<KvBlock> blocks;
+  std::vector<int32_t> block_table;  // ids of blocks
+
+  bool started = false;         // was admitted at least once
+  bool mixed_kv = false;        // holds KV of several sets of weights
+  WeightVersion oldest_kv = 0;  // of the weights that made row 0's KV
+
+  int32_t next_prompt = 0;  // next prompt position without a record; prompt_len when none is wanted
+  int32_t next_score = 0;   // scoring: next output position without a record
+  SamplingParams prompt_sampling;           // what prompt records are made with
+  std::vector<TokenRecord> prompt_records;  // made, not yet delivered
+  std::vector<int32_t> stop_ids;            // ascending; what min_tokens holds back
+  std::unique_ptr<TokenWatcher> watcher;    // null without stop strings
+
+  // Rows that must have gone through the model before the sequence can go on.
+  int32_t target() const {
+    const auto size = int32_t(tokens.size());
+    return request.score_only ? size - 1 : size;
+  }
+  int32_t remaining() const { return target() - computed; }
+
+  // The logits of row p are wanted.
+  bool wants(int32_t row) const;
+  // Rows at the front of the next `rows` such that at most `cap` of them are wanted.
+  int32_t rows_within(int32_t rows, int32_t cap, int32_t* wanted) const;
+
+  // Ids that count as output: the output prefix inside the prompt and everything after.
+  int32_t output_begin() const { return prompt_len - request.output_prefix_len; }
+  int32_t output_len() const { return int32_t(tokens.size()) - output_begin(); }
+
+  // Lower runs first.
+  std::pair<int32_t, uint64_t> order() const { return {request.priority, arrival}; }
+
+  // Gives the blocks back; every row has to be computed again.
+  void drop_kv();
+};
+
+}  // namespace rlgen::engine

@@ -1,0 +1,1 @@
+"""Parts of the golden-file maker for text."""

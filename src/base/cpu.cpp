@@ -83,12 +83,20 @@ int affinity_cpus() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
+#if defined(__x86_64__)
+// Clang does not know "f16c" in __builtin_cpu_supports.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 }  // namespace
 
 CpuFeatures detect_cpu_features() {
   CpuFeatures features;
 #if defined(__x86_64__)
-  features.avx2_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  features.avx2_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   features.avx512 = features.avx2_fma && __builtin_cpu_supports("avx512f") &&
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512dq");

@@ -1,0 +1,52 @@
+# The short way to everything; CMakePresets.json has the long one.
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
+BIN := build/release/bin
+PYTHON := .venv/bin/python
+DEMO_MODEL := models/SmolLM2-135M-Instruct
+
+.DEFAULT_GOAL := help
+.PHONY: help setup configure build demo test test-slow bench check format clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+setup:  ## install what is missing
+	@tools/setup
+
+configure: setup
+	@cmake --preset release
+
+build: configure  ## build the release
+	@cmake --build --preset release -j $(JOBS)
+
+demo: build  ## roll out completions from a real model and print them
+	@$(PYTHON) tools/fetch_demo_model.py
+	@mkdir -p out
+	@$(BIN)/rlgen generate --model $(DEMO_MODEL) --prompts examples/prompts/demo.jsonl \
+	  --output out/demo.jsonl --overwrite
+	@PYTHONPATH=python $(PYTHON) -m rlgen.rollouts out/demo.jsonl
+
+test: build  ## run the fast tests
+	@ctest --preset release
+
+test-slow: build  ## run the slow tests too (torch parity, the demo model, soak)
+	@ctest --preset release
+	@ctest --preset slow
+
+bench: build  ## measure the machine and the demo model on it
+	@$(PYTHON) tools/fetch_demo_model.py
+	@$(BIN)/rlgen bench --model $(DEMO_MODEL)
+
+check: setup  ## layers, sizes, style, options
+	@tools/check_layers
+	@tools/check_size
+	@tools/check_style
+	@tools/check_options
+
+format:  ## format the C++ files
+	@git ls-files '*.h' '*.cpp' | xargs -r clang-format-16 -i
+
+clean:  ## remove what was built
+	@rm -rf build dist

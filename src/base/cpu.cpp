@@ -2,6 +2,10 @@
 
 #include <sched.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

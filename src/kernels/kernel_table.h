@@ -1,121 +1,26 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/status.h"
-#include "kernels/kv_layout.h"
-#include "kernels/packing.h"
+#include "kernels/kernel_args.h"
 
 namespace rlgen::kernels {
-
-enum class Isa { kScalar, kAvx2, kAvx512, kNeon };
-
-// Y[m, n] = X[m, :] . W[n, :] (+ bias[n]). One accumulator per output element walks k from 0 upward
-// with fused multiply-adds starting at 0; the bias is added last. X, Y are row-major float32.
-struct LinearArgs {
-  const float* x = nullptr;  // [m, k], row stride ldx elements
-  int64_t ldx = 0;
-  PackedMatrix w;
-  const float* bias = nullptr;  // [n] or null
-  float* y = nullptr;           // [m, n], row stride ldy elements
-  int64_t ldy = 0;
-  int64_t m = 0;
-};
-
-// The query rows of one sequence in a step: rows [first_row, first_row + rows) of the batch stand
-// at positions first_position, first_position + 1, ... and see the keys up to themselves.
-struct AttentionSequence {
-  const int32_t* block_table = nullptr;  // ids of the blocks that hold keys 0, 1, ...
-  int64_t first_row = 0;
-  int64_t rows = 0;
-  int64_t first_position = 0;
-};
-
-// out = softmax(q . k * scale) v per head; query head h reads KV head h / (heads / kv_heads).
-// Definition in docs/numbers.md: keys in tiles of 16 and chunks of 256 counted from key 0, chunks
-// merged in order; the result for a row does not depend on the other rows.
-struct AttentionArgs {
-  const float* q = nullptr;  // [rows, heads, head_dim], row stride ldq elements
-  int64_t ldq = 0;
-  float* out = nullptr;  // [rows, heads, value_dim], row stride ldo elements
-  int64_t ldo = 0;
-  int32_t heads = 0;
-  KvCacheView kv;
-  int32_t layer = 0;
-  float scale = 1.0f;
-  int64_t window = 0;  // a row sees its last `window` keys, itself included; 0: all
-};
-
-// One unit of attention work: query rows [row_begin, row_end) of a sequence (counted within it)
-// and one KV head.
-struct AttentionTask {
-  int32_t sequence = 0;
-  int32_t kv_head = 0;
-  int64_t row_begin = 0;
-  int64_t row_end = 0;
-};
-
-// Sums over a row of logits on the fixed grid of docs/numbers.md, in double.
-struct RowSums {
-  float max = 0.0f;      // largest element; -inf when all are -inf
-  int32_t argmax = 0;    // its lowest index
-  double sum = 0.0;      // sum of exp(x[i] - max)
-  bool invalid = false;  // a NaN or +inf was met; the rest is meaningless then
-};
-
-// The entry points of one instruction set. Every one gives the same bits on every ISA. Threads:
-// all are reentrant. Callers set the float modes (base/float_mode.h) of each thread beforehand.
-struct KernelTable {
-  Isa isa = Isa::kScalar;
-
-  // Column tiles [tile_begin, tile_end) of 16 of y; there are (n + 15) / 16.
-  void (*linear)(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
-  // out[k] = row `row` of w, as float32.
-  void (*gather_row)(const PackedMatrix& w, int64_t row, float* out);
-
-  // out[i] = x[i] * r * weight[i], r = 1 / sqrt(sum(x^2) / n + eps).
-  void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
-  void (*add)(float* x, const float* y, int64_t n);  // x += y
-  // out = silu(gate) * up, silu(v) = v / (1 + exp(-v)).
-  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
-  // out = gelu_tanh(gate) * up.
-  void (*gelu_tanh_mul)(const float* gate, const float* up, int64_t n, float* out);
-
-  // cos[i], sin[i] = cos and sin of float32(position * inv_freq[i]), times scale.
-  void (*rope_angles)(int64_t position, const float* inv_freq, int64_t n, float scale, float* cos,
-                      float* sin);
-  // Rotates pairs (i, i + rotary/2) of the first 2 * half elements of x in place.
-  void (*rope)(float* x, int64_t half, const float* cos, const float* sin);
-
-  // Writes one key row and one value row of one KV head at slot `slot` of its block memory.
-  void (*store_kv)(const KvLayout& layout, std::byte* head, int32_t slot, const float* key,
-                   const float* value);
-  // Scratch floats that one attention call needs for `rows` query rows.
-  int64_t (*attention_scratch)(const AttentionArgs& args, int64_t rows);
-  void (*attention)(const AttentionArgs& args, const AttentionSequence& sequence,
-                    const AttentionTask& task, float* scratch);
-
-  // Sums of a row; with `p` not null it gets exp(x[i] - max).
-  RowSums (*row_sums)(const float* x, int64_t n, float* p);
-  // x[i] = x[i] / divisor.
-  void (*row_divide)(float* x, int64_t n, float divisor);
-  // histogram[bin] += 1 and mass[bin] += p[i] for the bin of p[i] (its leading bits); see
-  // kernels/sampling.h.
-  void (*row_histogram)(const float* p, int64_t n, int64_t* count, double* mass);
-};
 
 // "scalar", "avx2", "avx512", "neon".
 std::string_view isa_name(Isa isa);
 
-// The instruction sets that this binary has and this machine runs, scalar first, best last.
+// The instruction sets that this binary has and a machine with `features` runs (by default this
+// one), scalar first, best last.
+std::vector<Isa> runnable_isas(const CpuFeatures& features);
 std::vector<Isa> available_isas();
 
 // "auto" is the best one. kInvalidArgument for an unknown name, kUnimplemented for one that the
 // machine or the binary lacks, listing those there are.
 StatusOr<const KernelTable*> select_kernels(std::string_view isa);
+StatusOr<const KernelTable*> select_kernels(std::string_view isa, const CpuFeatures& features);
 
 // The table of an ISA out of available_isas(), which is never null.
 const KernelTable* kernel_table(Isa isa);

@@ -22,13 +22,17 @@ struct KvLayout {
   int32_t block_size = 16;  // keys, a multiple of 16
   size_t side_bytes = 0;
 
-  size_t value_offset() const { return size_t(block_size) * size_t(head_dim) * size_of(dtype); }
-  size_t head_stride() const {
+  [[gnu::always_inline]] size_t value_offset() const {
+    return size_t(block_size) * size_t(head_dim) * size_of(dtype);
+  }
+  [[gnu::always_inline]] size_t head_stride() const {
     return size_t(block_size) * size_t(head_dim + value_dim) * size_of(dtype);
   }
-  size_t layer_stride() const { return head_stride() * size_t(kv_heads); }
-  size_t side_offset() const { return layer_stride() * size_t(layers); }
-  size_t block_stride() const { return (side_offset() + side_bytes + 63) / 64 * 64; }
+  [[gnu::always_inline]] size_t layer_stride() const { return head_stride() * size_t(kv_heads); }
+  [[gnu::always_inline]] size_t side_offset() const { return layer_stride() * size_t(layers); }
+  [[gnu::always_inline]] size_t block_stride() const {
+    return (side_offset() + side_bytes + 63) / 64 * 64;
+  }
 };
 
 // The memory of all blocks of an engine; block ids index it.
@@ -36,7 +40,7 @@ struct KvCacheView {
   std::byte* data = nullptr;
   KvLayout layout;
 
-  std::byte* head(int32_t block, int32_t layer, int32_t kv_head) const {
+  [[gnu::always_inline]] std::byte* head(int32_t block, int32_t layer, int32_t kv_head) const {
     return data + size_t(block) * layout.block_stride() + size_t(layer) * layout.layer_stride() +
            size_t(kv_head) * layout.head_stride();
   }

@@ -26,7 +26,7 @@ demo: build  ## roll out completions from a real model and print them
 	@mkdir -p out
 	@$(BIN)/rlgen generate --model $(DEMO_MODEL) --prompts examples/prompts/demo.jsonl \
 	  --output out/demo.jsonl --overwrite
-	@PYTHONPATH=python $(PYTHON) -m rlgen.rollouts out/demo.jsonl
+	@PYTHONPATH=python $(PYTHON) -m rlgen out/demo.jsonl
 
 test: build  ## run the fast tests
 	@ctest --preset release

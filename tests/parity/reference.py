@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from cases import CASES, FIXTURES, Case
 from tokenizers import Tokenizer
+
+from cases import CASES, FIXTURES, Case
 from transformers_model import Reference
 
 SCHEMA = 1

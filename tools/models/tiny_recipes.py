@@ -98,7 +98,7 @@ RECIPES: dict[str, Recipe] = {
         shards=3,
     ),
     "llama_text": Recipe(
-        "with the byte-level test tokenizer, whose ids end before the head does",
+        "with the byte-level test tokenizer, whose ids end before the head does, and sampling defaults",
         LLAMA | {"vocab_size": 300, "hidden_size": 32, "bos_token_id": 270, "eos_token_id": 271},
         "BF16",
         seed=6,

@@ -1,0 +1,135 @@
+#include "generation/resume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "base/file.h"
+
+namespace rlgen::generation {
+namespace {
+
+using testing::HasSubstr;
+
+class Resume : public testing::Test {
+ protected:
+  Resume() : path_(testing::TempDir() + "/resume_" + std::to_string(::getpid()) + ".jsonl") {}
+  ~Resume() override { std::remove(path_.c_str()); }
+
+  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary) << bytes; }
+  std::string content() { return *read_file(path_); }
+  std::unique_ptr<RolloutFile> open(ExistingFile existing) {
+    auto file = RolloutFile::open(path_, existing);
+    EXPECT_TRUE(file.ok()) << file.status();
+    return *std::move(file);
+  }
+  StatusOr<FinishedWork> read_work() { return FinishedWork::read(*open(ExistingFile::kResume)); }
+
+  static std::string line(const std::string& id, int32_t sample, int64_t run_seed = 5) {
+    Rollout rollout;
+    rollout.id = id;
+    rollout.sample = sample;
+    rollout.prompt_token_ids = {1};
+    rollout.sampling = params();
+    rollout.numerics = "n";
+    return *write_rollout_line(rollout, run_seed) + "\n";
+  }
+  static SamplingParams params() {
+    SamplingParams sampling;
+    sampling.n = 3;
+    sampling.seed = 4;
+    return sampling;
+  }
+
+  std::string path_;
+};
+
+TEST_F(Resume, RefusesAFileThatIsThere) {
+  write("x\n");
+  const auto file = RolloutFile::open(path_, ExistingFile::kRefuse);
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(message_of(file.status()), HasSubstr("--overwrite"));
+  EXPECT_EQ(content(), "x\n");
+}
+
+TEST_F(Resume, OverwriteStartsEmpty) {
+  write("x\n");
+  EXPECT_TRUE(open(ExistingFile::kOverwrite)->append("y").ok());
+  EXPECT_EQ(content(), "y\n");
+}
+
+TEST_F(Resume, CutsATornLastLine) {
+  write("one\ntwo\nthr");
+  const auto file = open(ExistingFile::kResume);
+  EXPECT_EQ(file->torn_bytes(), 3);
+  EXPECT_TRUE(file->append("three").ok());
+  EXPECT_EQ(content(), "one\ntwo\nthree\n");
+}
+
+TEST_F(Resume, ATornFirstLineLeavesNothing) {
+  write("on");
+  EXPECT_EQ(open(ExistingFile::kResume)->torn_bytes(), 2);
+  EXPECT_EQ(content(), "");
+}
+
+TEST_F(Resume, ASecondWriterIsRefused) {
+  const auto first = open(ExistingFile::kResume);
+  const auto second = RolloutFile::open(path_, ExistingFile::kResume);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(Resume, AFullDiskIsAnErrorAndStaysOne) {
+  auto file = RolloutFile::open("/dev/full", ExistingFile::kOverwrite);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->append("x").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*file)->append("x").code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(Resume, GivesTheSamplesThatAreLeft) {
+  write(line("a", 1) + line("b", 0) + line("b", 1) + line("b", 2) +
+        write_failed_prompt({.id = "c", .input_line = 6, .error = absl::InternalError("e")}, 5) +
+        "\n");
+  const auto work = read_work();
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_EQ(work->run_seed(), 5);
+  EXPECT_EQ(work->rollouts(), 4);
+  EXPECT_EQ(work->failed(), 1);
+  EXPECT_TRUE(work->has_failed_prompt(6));
+  EXPECT_FALSE(work->has_failed_prompt(5));
+  EXPECT_EQ(*work->samples_left("a", {1}, params(), "n"), (std::vector<int32_t>{0, 2}));
+  EXPECT_TRUE(work->samples_left("b", {1}, params(), "n")->empty());
+  EXPECT_EQ(*work->samples_left("new", {1}, params(), "n"), (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST_F(Resume, RefusesToMixTwoRuns) {
+  write(line("a", 0));
+  const auto work = read_work();
+  const auto error_of = [&](const std::vector<int32_t>& prompt, const SamplingParams& sampling,
+                            const std::string& numerics) {
+    return message_of(work->samples_left("a", prompt, sampling, numerics).status());
+  };
+  EXPECT_THAT(error_of({2}, params(), "n"), HasSubstr("prompt_token_ids differ"));
+  EXPECT_THAT(error_of({1}, params(), "m"), HasSubstr("numerics were n and are m"));
+  SamplingParams other = params();
+  other.temperature = 0.5f;
+  EXPECT_THAT(error_of({1}, other, "n"), HasSubstr("temperature was 1.0 and is 0.5"));
+}
+
+TEST_F(Resume, NamesTheLineThatIsWrong) {
+  write(line("a", 0) + "{}\n");
+  EXPECT_THAT(message_of(read_work().status()), HasSubstr("line 2"));
+  write(line("a", 0) + line("a", 0));
+  EXPECT_THAT(message_of(read_work().status()), HasSubstr("there twice"));
+  write(line("a", 0, 5) + line("b", 0, 6));
+  EXPECT_THAT(message_of(read_work().status()), HasSubstr("run_seed is 6"));
+}
+
+TEST_F(Resume, AnEmptyFileIsAFreshRun) {
+  write("");
+  EXPECT_FALSE(read_work()->run_seed().has_value());
+}
+
+}  // namespace
+}  // namespace rlgen::generation

@@ -1,0 +1,100 @@
+#include "generation/rollout_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+#include "generation/line_reader.h"
+
+namespace rlgen::generation {
+namespace {
+
+int open_file(const std::string& path, ExistingFile existing) {
+  const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (existing == ExistingFile::kRefuse ? O_EXCL : 0);
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags, 0644);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+Status write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return file_error("write", path, errno);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<RolloutFile>> RolloutFile::open(const std::string& path,
+                                                         ExistingFile existing) {
+  const int fd = open_file(path, existing);
+  if (fd < 0 && errno == EEXIST) {
+    return absl::AlreadyExistsError(fmt::format(
+        "output file {} exists; --resume goes on with it, --overwrite replaces it", path));
+  }
+  if (fd < 0) return file_error("open", path, errno);
+  std::unique_ptr<RolloutFile> file(new RolloutFile(path, fd));
+  RLGEN_RETURN_IF_ERROR(file->start(existing));
+  return file;
+}
+
+Status RolloutFile::start(ExistingFile existing) {
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return absl::FailedPreconditionError(
+        fmt::format("output file {} is being written by another process", path_));
+  }
+  if (existing == ExistingFile::kOverwrite && ::ftruncate(fd_, 0) != 0 && errno != EINVAL) {
+    return file_error("empty", path_, errno);
+  }
+  if (existing != ExistingFile::kResume) return absl::OkStatus();
+  return cut_torn_line();
+}
+
+Status RolloutFile::cut_torn_line() {
+  RLGEN_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path_));
+  for (;;) {
+    RLGEN_ASSIGN_OR_RETURN(const auto line, reader.next());
+    if (!line) break;
+    if (line->terminated) {
+      size_ = line->end;
+    } else {
+      torn_bytes_ = line->end - size_;
+    }
+  }
+  if (torn_bytes_ > 0 && ::ftruncate(fd_, size_) != 0) {
+    return file_error("cut the torn last line of", path_, errno);
+  }
+  if (::lseek(fd_, size_, SEEK_SET) < 0) return file_error("seek in", path_, errno);
+  return absl::OkStatus();
+}
+
+RolloutFile::~RolloutFile() { ::close(fd_); }
+
+Status RolloutFile::append(std::string_view line) {
+  if (broken_) {
+    return absl::FailedPreconditionError(
+        fmt::format("output file {} failed before; no more lines are taken", path_));
+  }
+  std::string bytes(line);
+  bytes += '\n';
+  const Status status = write_all(fd_, bytes, path_);
+  if (status.ok()) {
+    size_ += static_cast<int64_t>(bytes.size());
+    return status;
+  }
+  broken_ = true;
+  // Best effort: --resume cuts what stays. A device has no length to cut.
+  if (::ftruncate(fd_, size_) != 0) return annotate(status, "the last line may be torn");
+  return status;
+}
+
+}  // namespace rlgen::generation

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "contract/rollout.h"
+
+namespace rlgen::generation {
+
+// Version of the line format, key "schema". docs/rollouts.md describes it.
+inline constexpr int32_t kRolloutSchema = 1;
+
+// A rollout as one line of JSON without the line end. `run_seed` is what the line's seed followed
+// from. kInternal names the position of a log-probability that is not finite: no such line exists.
+StatusOr<std::string> write_rollout_line(const Rollout& rollout, int64_t run_seed);
+
+// A prompt that could not be rolled out at all: "sample" is null, "input_line" the line's number
+// in the prompts file, from 0.
+struct FailedPrompt {
+  std::string id;
+  int64_t input_line = 0;
+  Status error;
+};
+std::string write_failed_prompt(const FailedPrompt& failed, int64_t run_seed);
+
+// What --resume needs of a line that is already there.
+struct StoredLine {
+  std::string id;
+  std::optional<int32_t> sample;      // unset: the prompt as a whole failed
+  std::optional<int64_t> input_line;  // set exactly then
+  int64_t run_seed = 0;
+  bool failed = false;  // finish_reason is "error"
+  std::vector<int32_t> prompt_token_ids;
+  SamplingParams sampling;
+  std::string numerics;
+  int64_t tokens = 0;
+};
+
+// kDataLoss where the line is none of ours: what is missing or wrong is named.
+StatusOr<StoredLine> read_stored_line(std::string_view line);
+
+// What `score` needs: the ids and how they were sampled.
+struct ScoreLine {
+  std::string id;  // "" where the line has none
+  int32_t sample = 0;
+  std::vector<int32_t> prompt_token_ids;
+  std::vector<int32_t> token_ids;
+  SamplingParams sampling;  // of key "sampling", with "logprobs_mode" of the line over it
+};
+
+// `object` is a parsed line. kInvalidArgument names a missing or wrong key.
+StatusOr<ScoreLine> read_score_line(const nlohmann::ordered_json& object);
+
+// `object` with the values of `scored` in place of its own: logprobs, logprobs_mode (also inside
+// sampling), numerics, and the top and prompt log-probabilities where the sampling asks for them.
+StatusOr<std::string> write_scored_line(const nlohmann::ordered_json& object,
+                                        const Rollout& scored);
+
+}  // namespace rlgen::generation

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "contract/sampling_json.h"
+#include "generation/json_line.h"
+#include "generation/rollout_line.h"
+
+namespace rlgen::generation {
+namespace {
+
+using nlohmann::ordered_json;
+
+Status missing(std::string_view key) {
+  return absl::InvalidArgumentError(fmt::format("key \"{}\" is missing", key));
+}
+
+Status wrong(std::string_view key, const ordered_json& value, std::string_view wanted) {
+  return absl::InvalidArgumentError(
+      fmt::format("{} is {}; it must be {}", key, shown(value), wanted));
+}
+
+Status read(const ordered_json& object, std::string_view key, std::string* out) {
+  const auto found = object.find(key);
+  if (found == object.end()) return missing(key);
+  if (!found->is_string()) return wrong(key, *found, "a string");
+  *out = found->get<std::string>();
+  return absl::OkStatus();
+}
+
+Status read(const ordered_json& object, std::string_view key, int64_t* out) {
+  const auto found = object.find(key);
+  if (found == object.end()) return missing(key);
+  const bool fits =
+      found->is_number_integer() && !(found->is_number_unsigned() &&
+                                      found->get<uint64_t>() > std::numeric_limits<int64_t>::max());
+  if (!fits) return wrong(key, *found, "a whole number");
+  *out = found->get<int64_t>();
+  return absl::OkStatus();
+}
+
+Status read(const ordered_json& object, std::string_view key, std::vector<int32_t>* out) {
+  const auto found = object.find(key);
+  if (found == object.end()) return missing(key);
+  if (!found->is_array()) return wrong(key, *found, "a list of token ids");
+  out->clear();
+  out->reserve(found->size());
+  for (size_t i = 0; i < found->size(); ++i) {
+    const ordered_json& id = (*found)[i];
+    const bool fits =
+        id.is_number_unsigned() &&
+        id.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
+    if (!fits) return wrong(fmt::format("{}[{}]", key, i), id, "a token id");
+    out->push_back(id.get<int32_t>());
+  }
+  return absl::OkStatus();
+}
+
+Status read_sampling(const ordered_json& object, SamplingParams* out) {
+  const auto found = object.find("sampling");
+  if (found == object.end()) return missing("sampling");
+  return merge_sampling_json(nlohmann::json(*found), "sampling", out);
+}
+
+Status read_logprob_count(const ordered_json& object, size_t tokens) {
+  const auto found = object.find("logprobs");
+  if (found == object.end()) return missing("logprobs");
+  if (!found->is_array() || found->size() != tokens) {
+    return wrong("logprobs", *found, fmt::format("a list of {} numbers, one a token", tokens));
+  }
+  for (size_t i = 0; i < tokens; ++i) {
+    if (!(*found)[i].is_number())
+      return wrong(fmt::format("logprobs[{}]", i), (*found)[i], "a number");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<StoredLine> read_stored(std::string_view text) {
+  RLGEN_ASSIGN_OR_RETURN(const ordered_json object, parse_json_line(text));
+  StoredLine line;
+  int64_t schema = 0;
+  RLGEN_RETURN_IF_ERROR(read(object, "schema", &schema));
+  if (schema != kRolloutSchema) {
+    return absl::InvalidArgumentError(
+        fmt::format("schema is {}; this program reads {}", schema, kRolloutSchema));
+  }
+  RLGEN_RETURN_IF_ERROR(read(object, "id", &line.id));
+  RLGEN_RETURN_IF_ERROR(read(object, "run_seed", &line.run_seed));
+  std::string finish;
+  RLGEN_RETURN_IF_ERROR(read(object, "finish_reason", &finish));
+  line.failed = finish == "error";
+  if (const auto sample = object.find("sample"); sample != object.end() && sample->is_null()) {
+    line.input_line = 0;
+    RLGEN_RETURN_IF_ERROR(read(object, "input_line", &*line.input_line));
+    return line;
+  }
+  int64_t sample = 0;
+  RLGEN_RETURN_IF_ERROR(read(object, "sample", &sample));
+  line.sample = static_cast<int32_t>(sample);
+  RLGEN_RETURN_IF_ERROR(read(object, "prompt_token_ids", &line.prompt_token_ids));
+  RLGEN_RETURN_IF_ERROR(read_sampling(object, &line.sampling));
+  RLGEN_RETURN_IF_ERROR(read(object, "numerics", &line.numerics));
+  std::vector<int32_t> tokens;
+  RLGEN_RETURN_IF_ERROR(read(object, "token_ids", &tokens));
+  RLGEN_RETURN_IF_ERROR(read_logprob_count(object, tokens.size()));
+  line.tokens = static_cast<int64_t>(tokens.size());
+  return line;
+}
+
+}  // namespace
+
+StatusOr<StoredLine> read_stored_line(std::string_view text) {
+  StatusOr<StoredLine> line = read_stored(text);
+  if (!line.ok()) return absl::DataLossError(message_of(line.status()));
+  return line;
+}
+
+StatusOr<ScoreLine> read_score_line(const ordered_json& object) {
+  ScoreLine line;
+  if (const auto id = object.find("id"); id != object.end()) {
+    line.id = id->is_string() ? id->get<std::string>() : to_json_text(*id);
+  }
+  if (const auto sample = object.find("sample"); sample != object.end()) {
+    if (!sample->is_number_unsigned()) return wrong("sample", *sample, "a whole number");
+    line.sample = sample->get<int32_t>();
+  }
+  RLGEN_RETURN_IF_ERROR(read(object, "prompt_token_ids", &line.prompt_token_ids));
+  RLGEN_RETURN_IF_ERROR(read(object, "token_ids", &line.token_ids));
+  if (object.contains("sampling")) {
+    RLGEN_RETURN_IF_ERROR(read_sampling(object, &line.sampling));
+  }
+  if (const auto mode = object.find("logprobs_mode"); mode != object.end()) {
+    const nlohmann::json option = {{"logprobs_mode", nlohmann::json(*mode)}};
+    RLGEN_RETURN_IF_ERROR(merge_sampling_json(option, "", &line.sampling));
+  }
+  return line;
+}
+
+}  // namespace rlgen::generation

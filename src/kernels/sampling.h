@@ -3,34 +3,37 @@
 #include <cstdint>
 
 #include "kernels/kernel_table.h"
-#include "kernels/math.h"
+#include "kernels/philox.h"
 
+// What sampling needs beside the row kernels of a KernelTable. A row of weights p comes from
+// row_sums: 0 <= p[i] <= 1. Pure functions; the orders of summation are those of docs/numbers.md.
 namespace rlgen::kernels {
 
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), keyed by the
-// seed, counter (position, sample index): a uniform double in [0, 1) with 53 bits.
-double uniform(uint64_t seed, uint32_t sample_index, uint64_t position);
+// Blocks of the summation grid that a row of n elements has.
+constexpr int64_t row_blocks(int64_t n) { return (n + kRowBlock - 1) / kRowBlock; }
 
-// log-probability of an element with logit x in a row of these sums: (x - max) - log_of(sum) in
-// double, rounded to float32 once.
+// Log-probability of an element with logit x in a row of these sums: (x - max) - log(sum) in
+// double, rounded to float32 once. Finite wherever x and sum are.
 float row_logprob(const RowSums& sums, float x);
 
-// Which elements of a row of weights p (from row_sums) survive: p[i] > value, or p[i] == value and
-// i <= last_tie.
-struct Threshold {
-  float value = 0.0f;
-  int32_t last_tie = 0;
-};
+inline bool survives(Threshold keep, float p, int64_t index) {
+  return p > keep.value || (p == keep.value && index <= keep.last_tie);
+}
+
+// The one of two that lets fewer elements survive.
+Threshold stricter(Threshold a, Threshold b);
 
 // The k largest, ties by lower index. k in [1, n].
 Threshold top_k_threshold(const KernelTable& table, const float* p, int64_t n, int64_t k);
 
-// The smallest set of largest elements whose mass reaches top_p of the whole, by the histogram
-// order of docs/numbers.md; always at least one element.
+// The smallest set of largest elements, ties by lower index, whose mass reaches top_p of the
+// whole; never empty and never with an element of 0. Masses are added as a histogram in three
+// levels (docs/numbers.md). top_p in (0, 1]; some p[i] > 0.
 Threshold top_p_threshold(const KernelTable& table, const float* p, int64_t n, float top_p);
 
-// First index whose running sum exceeds u times the whole, over p > 0 in index order on the grid of
-// docs/numbers.md.
-int32_t draw(const float* p, int64_t n, double u);
+// The first index whose running sum exceeds u times the whole, over p > 0: whole blocks in order,
+// then the elements of one block in order. `blocks` are the sums of p's blocks. The last element
+// with p > 0 where rounding leaves none. u in [0, 1); some p[i] > 0.
+int32_t draw(const float* p, const double* blocks, int64_t n, double u);
 
 }  // namespace rlgen::kernels

@@ -24,10 +24,14 @@ struct SampleRow {
   int64_t position = 0;  // absolute position of the token to be drawn
 };
 
-// Reused memory of one thread.
+// Reused memory of one thread; no call depends on what an earlier one left in it. It grows to the
+// vocabulary and then stays, so that a step allocates nothing but `TokenRecord::top`.
 struct SampleScratch {
-  std::vector<float> probabilities;
-  std::vector<float> raw;
+  std::vector<float> probabilities;  // weights of the row, then of what survives
+  std::vector<float> raw;            // logits before any edit, where the mode needs them
+  std::vector<double> blocks;        // sums of the blocks of `probabilities`
+  std::vector<float> saved;          // logits of the allowed ids
+  std::vector<uint32_t> marks;       // counts of the penalties; all zero between calls
 };
 
 // Draws a token (params->seed must be set unless greedy) and gives its log-probability in the

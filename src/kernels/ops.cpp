@@ -12,7 +12,7 @@ constexpr int64_t kSplitNanoseconds = 3000;
 constexpr int64_t kFinePartsNanoseconds = 100000;
 constexpr int64_t kFineParts = 4;
 // Rows of x that stay in an L2 cache of 1 MiB beside the weights: 256 rows, 256 deep, are 256 KiB.
-constexpr int64_t kRowBlock = 256;
+constexpr int64_t kLinearRowBlock = 256;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -81,7 +81,7 @@ float* thread_scratch(int64_t size) {
 void linear(const KernelContext& context, const LinearArgs& args) {
   if (args.m <= 0) return;
   const int64_t tiles = divide_up(args.w.n, 16);
-  const int64_t row_blocks = divide_up(args.m, kRowBlock);
+  const int64_t row_blocks = divide_up(args.m, kLinearRowBlock);
   const int64_t parts = parts_for(linear_nanoseconds(args), context.pool->num_threads());
   const int64_t unit = tile_unit(args.m);
   const int64_t units = divide_up(tiles, unit);

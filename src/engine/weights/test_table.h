@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/weights.h"
+
+// A small made-up table and tensors for the tests of this folder.
+namespace rlgen::engine::testing {
+
+inline std::shared_ptr<const models::NameTable> small_table() {
+  auto table = std::make_shared<models::NameTable>();
+  table->slots = {{.name = "embedding", .n = 40, .k = 6},
+                  {.name = "norm", .kind = models::SlotKind::kVector, .n = 1, .k = 6},
+                  {.name = "qkv", .n = 48, .k = 5}};
+  table->entries = {{.name = "embed", .shape = {40, 6}, .slot = 0},
+                    {.name = "head", .shape = {40, 6}, .slot = 0, .optional = true},
+                    {.name = "k", .shape = {8, 5}, .slot = 2, .row = 32},
+                    {.name = "norm", .shape = {6}, .slot = 1},
+                    {.name = "q", .shape = {32, 5}, .slot = 2},
+                    {.name = "v", .shape = {8, 5}, .slot = 2, .row = 40}};
+  return table;
+}
+
+// The tensors that must arrive, matrices and the vector in `dtype`.
+inline std::vector<ManifestEntry> small_manifest(DType dtype = DType::kBFloat16) {
+  std::vector<ManifestEntry> manifest;
+  const auto table = small_table();
+  for (const models::WeightEntry& entry : table->entries) {
+    if (!entry.optional)
+      manifest.push_back({.name = entry.name, .dtype = dtype, .shape = entry.shape});
+  }
+  return manifest;
+}
+
+// Bytes that differ between tensors, places and seeds; finite in every weight type.
+inline std::vector<std::byte> tensor_bytes(const ManifestEntry& entry, int seed) {
+  std::vector<std::byte> bytes(size_t(entry.shape.num_elements() * size_of(entry.dtype)));
+  uint32_t state =
+      uint32_t(seed) * 2654435761u + uint32_t(entry.name.size() * 97 + uint8_t(entry.name[0]));
+  const size_t size = size_t(size_of(entry.dtype));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    // The top byte of an element holds the exponent; keep it away from infinity.
+    bytes[i] = std::byte((state >> 24) & (i % size == size - 1 ? 0xbfu : 0xffu));
+    if (i % size == size - 1) bytes[i] &= std::byte(0xbb);
+  }
+  return bytes;
+}
+
+}  // namespace rlgen::engine::testing

@@ -1,0 +1,225 @@
+#include "engine/weights/weight_store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/hash.h"
+
+namespace rlgen::engine {
+namespace {
+
+std::vector<ManifestEntry> served_manifest(const WeightUpdate& update) {
+  const models::NameTable& table = update.weights()->table();
+  std::vector<ManifestEntry> served;
+  for (ManifestEntry entry : update.spec().manifest) {
+    const models::WeightEntry* target = table.find(entry.name);
+    if (target == nullptr) continue;
+    const models::WeightSlot& slot = table.slots[size_t(target->slot)];
+    if (slot.kind == models::SlotKind::kMatrix) entry.dtype = slot.dtype;
+    entry.digest.clear();
+    served.push_back(std::move(entry));
+  }
+  return served;
+}
+
+}  // namespace
+
+WeightStore::WeightStore(std::shared_ptr<const models::NameTable> table, WeightStoreOptions options)
+    : names_(std::move(table)), options_(std::move(options)) {}
+
+std::shared_ptr<const models::WeightSet> WeightStore::current() const {
+  std::lock_guard lock(mutex_);
+  return current_;
+}
+
+std::vector<ManifestEntry> WeightStore::manifest() const {
+  std::lock_guard lock(mutex_);
+  return manifest_;
+}
+
+void WeightStore::close(Outcome outcome) {
+  closed_[open_->spec().update_id] = outcome;
+  open_.reset();
+  deadline_.reset();
+  opening_ = {};
+}
+
+void WeightStore::expire() {
+  const bool droppable = open_ && (state_ == State::kReceiving || state_ == State::kPrepared);
+  if (droppable && deadline_ && options_.clock->now() >= *deadline_) close(Outcome::kExpired);
+}
+
+Status WeightStore::check_open(std::string_view update_id) const {
+  if (open_ && open_->spec().update_id == update_id) return absl::OkStatus();
+  const auto closed = closed_.find(update_id);
+  if (closed == closed_.end()) {
+    return absl::FailedPreconditionError(
+        fmt::format("update {} is not open; begin comes first", update_id));
+  }
+  switch (closed->second) {
+    case Outcome::kExpired:
+      return absl::DeadlineExceededError(
+          fmt::format("update {} passed its deadline and was dropped", update_id));
+    case Outcome::kAborted:
+      return absl::FailedPreconditionError(fmt::format("update {} was aborted", update_id));
+    case Outcome::kCommitted:
+      break;
+  }
+  return absl::FailedPreconditionError(fmt::format("update {} is committed", update_id));
+}
+
+Status WeightStore::check_spec(const UpdateSpec& spec) const {
+  const std::string& id = spec.update_id;
+  if (open_) {
+    return absl::FailedPreconditionError(
+        fmt::format("update {} cannot begin while update {} is open", id, open_->spec().update_id));
+  }
+  if (id.empty()) return absl::InvalidArgumentError("update_id is empty");
+  if (closed_.contains(id)) {
+    return absl::InvalidArgumentError(fmt::format("update {} was used before; ids are unique", id));
+  }
+  if (spec.version < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("update {}: version is {}; versions are not negative", id, spec.version));
+  }
+  if (spec.serial == 0 || serials_.contains(spec.serial)) {
+    return absl::InvalidArgumentError(
+        fmt::format("update {}: serial {} is not new; each update has a serial of its own, not 0",
+                    id, spec.serial));
+  }
+  std::set<std::string_view> names;
+  for (const ManifestEntry& entry : spec.manifest) {
+    if (!names.insert(entry.name).second) {
+      return absl::InvalidArgumentError(
+          fmt::format("update {}: the manifest lists tensor {} twice", id, entry.name));
+    }
+    if (!entry.digest.empty() && !parse_digest(entry.digest)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "tensor {}: digest '{}' is not 32 hexadecimal digits", entry.name, entry.digest));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<WeightStore::Layout> WeightStore::layout_for(const UpdateSpec& spec) const {
+  std::vector<ManifestEntry> as_stored = spec.manifest;
+  Layout layout;
+  if (serving_) layout = *serving_;
+  for (ManifestEntry& entry : as_stored) {
+    if (models::is_ignorable_tensor(entry.name)) continue;
+    if (!is_weight_type(entry.dtype)) {
+      return absl::InvalidArgumentError(
+          fmt::format("tensor {}: type {} is no weight type (float32, bfloat16, float16)",
+                      entry.name, torch_name(entry.dtype)));
+    }
+    const auto stored = layout.stored.find(entry.name);
+    if (!serving_ || stored == layout.stored.end()) continue;
+    if (stored->second != entry.dtype && !spec.cast) {
+      return absl::InvalidArgumentError(
+          fmt::format("tensor {}: sent as {} and stored as {}; set cast to convert", entry.name,
+                      torch_name(entry.dtype), torch_name(stored->second)));
+    }
+    entry.dtype = stored->second;
+  }
+  models::NameTable table = *names_;
+  RLGEN_RETURN_IF_ERROR(models::resolve_layout(as_stored, &table));
+  for (const ManifestEntry& entry : as_stored) layout.stored.emplace(entry.name, entry.dtype);
+  if (!serving_) {
+    layout.pool = std::make_shared<RegionPool>(int64_t(table.total_bytes), options_.region_kind);
+    layout.table = std::make_shared<const models::NameTable>(std::move(table));
+  }
+  return layout;
+}
+
+Status WeightStore::begin(const UpdateSpec& spec) {
+  std::lock_guard lock(mutex_);
+  expire();
+  RLGEN_RETURN_IF_ERROR(check_spec(spec));
+  RLGEN_ASSIGN_OR_RETURN(opening_, layout_for(spec));
+  RLGEN_ASSIGN_OR_RETURN(auto region, opening_.pool->lend());
+  open_ = std::make_shared<WeightUpdate>(spec, opening_.table, std::move(region));
+  state_ = State::kReceiving;
+  if (spec.deadline) deadline_ = options_.clock->now() + *spec.deadline;
+  serials_.insert(spec.serial);
+  return absl::OkStatus();
+}
+
+Status WeightStore::write(std::string_view update_id, std::string_view name, size_t offset,
+                          std::span<const std::byte> bytes) {
+  std::shared_ptr<WeightUpdate> update;
+  {
+    std::lock_guard lock(mutex_);
+    expire();
+    RLGEN_RETURN_IF_ERROR(check_open(update_id));
+    if (state_ != State::kReceiving) {
+      return absl::FailedPreconditionError(
+          fmt::format("update {} is prepared and takes no more bytes", update_id));
+    }
+    update = open_;
+  }
+  return annotate(update->write(name, offset, bytes), fmt::format("update {}", update_id));
+}
+
+Status WeightStore::prepare(std::string_view update_id) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !open_ || state_ != State::kPreparing; });
+  expire();
+  RLGEN_RETURN_IF_ERROR(check_open(update_id));
+  if (state_ != State::kReceiving) return absl::OkStatus();
+  RLGEN_RETURN_IF_ERROR(open_->check_complete());
+  state_ = State::kPreparing;
+  const std::shared_ptr<WeightUpdate> update = open_;
+  lock.unlock();
+  const Status verified = update->verify();
+  lock.lock();
+  state_ = State::kPrepared;
+  if (!verified.ok()) close(Outcome::kAborted);
+  changed_.notify_all();
+  return annotate(verified, fmt::format("update {} is dropped", update_id));
+}
+
+Status WeightStore::commit(std::string_view update_id) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return !open_ || (state_ != State::kPreparing && state_ != State::kCommitting);
+  });
+  expire();
+  const auto closed = closed_.find(update_id);
+  if (closed != closed_.end() && closed->second == Outcome::kCommitted) return absl::OkStatus();
+  RLGEN_RETURN_IF_ERROR(check_open(update_id));
+  if (state_ != State::kPrepared) {
+    return absl::FailedPreconditionError(
+        fmt::format("update {} is not prepared; prepare comes first", update_id));
+  }
+  state_ = State::kCommitting;
+  const std::shared_ptr<WeightUpdate> update = open_;
+  lock.unlock();
+  Status flipped;
+  if (options_.flip) flipped = options_.flip(update->weights(), update->spec().kv_policy);
+  lock.lock();
+  state_ = State::kPrepared;
+  if (flipped.ok()) {
+    current_ = update->weights();
+    serving_ = opening_;
+    manifest_ = served_manifest(*update);
+    close(Outcome::kCommitted);
+  }
+  changed_.notify_all();
+  return flipped;
+}
+
+Status WeightStore::abort(std::string_view update_id) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return !open_ || (state_ != State::kPreparing && state_ != State::kCommitting);
+  });
+  expire();
+  const auto closed = closed_.find(update_id);
+  if (closed != closed_.end() && closed->second != Outcome::kCommitted) return absl::OkStatus();
+  RLGEN_RETURN_IF_ERROR(check_open(update_id));
+  close(Outcome::kAborted);
+  return absl::OkStatus();
+}
+
+}  // namespace rlgen::engine

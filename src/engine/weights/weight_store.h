@@ -1,0 +1,90 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "contract/weight_sink.h"
+#include "engine/weights/region_pool.h"
+#include "engine/weights/weight_update.h"
+
+namespace rlgen::engine {
+
+// Brings users of the weights to a new set; commit returns after it. Called without locks held, one
+// call at a time. An error leaves the update prepared.
+using FlipFn = std::function<Status(std::shared_ptr<const models::WeightSet>, KvPolicy)>;
+
+struct WeightStoreOptions {
+  Clock* clock = nullptr;  // outlives the store
+  RegionKind region_kind = RegionKind::kAnonymous;
+  FlipFn flip;  // empty: nobody is told
+};
+
+// The weights of a process: the set that is served, and the one that an open update fills. Loading
+// a checkpoint is the first update; it fixes the layout and each tensor's stored type. Beyond
+// WeightSink's errors:
+//   begin    kInvalidArgument for an empty or known update id, a negative version, serial 0 or one
+//            that an earlier update had, a name listed twice, a digest that is no XXH3-128, a type
+//            other than the stored one without `cast`
+//   any      kDeadlineExceeded once the deadline passed: the update is dropped then. A commit that
+//            has begun is not cut off.
+//   prepare  kDataLoss drops the update
+// The memory of the set served before is kept for the next update once nobody reads it.
+class WeightStore final : public WeightSink {
+ public:
+  WeightStore(std::shared_ptr<const models::NameTable> table, WeightStoreOptions options);
+
+  Status begin(const UpdateSpec& spec) override;
+  Status write(std::string_view update_id, std::string_view name, size_t offset,
+               std::span<const std::byte> bytes) override;
+  Status prepare(std::string_view update_id) override;
+  Status commit(std::string_view update_id) override;
+  Status abort(std::string_view update_id) override;
+
+  // The set that is served; null before the first commit.
+  std::shared_ptr<const models::WeightSet> current() const;
+  // The tensors of that set with the types that reading them back gives (vectors: as they were
+  // sent), without digests.
+  std::vector<ManifestEntry> manifest() const;
+
+ private:
+  enum class State { kReceiving, kPreparing, kPrepared, kCommitting };
+  enum class Outcome { kCommitted, kAborted, kExpired };
+  using StoredTypes = std::map<std::string, DType, std::less<>>;
+
+  struct Layout {
+    std::shared_ptr<const models::NameTable> table;
+    StoredTypes stored;
+    std::shared_ptr<RegionPool> pool;
+  };
+
+  Status check_spec(const UpdateSpec& spec) const;
+  StatusOr<Layout> layout_for(const UpdateSpec& spec) const;
+  void expire();
+  void close(Outcome outcome);
+  Status check_open(std::string_view update_id) const;
+
+  const std::shared_ptr<const models::NameTable> names_;
+  const WeightStoreOptions options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // waits for kPreparing and kCommitting to end
+  // All below are guarded by mutex_.
+  std::shared_ptr<WeightUpdate> open_;
+  State state_ = State::kReceiving;
+  std::optional<Clock::TimePoint> deadline_;
+  Layout opening_;
+  std::optional<Layout> serving_;
+  std::shared_ptr<const models::WeightSet> current_;
+  std::vector<ManifestEntry> manifest_;
+  std::map<std::string, Outcome, std::less<>> closed_;
+  std::set<WeightSerial> serials_;
+};
+
+}  // namespace rlgen::engine

@@ -1,0 +1,75 @@
+#include "engine/weights/weight_update.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace rlgen::engine {
+namespace {
+
+using models::NameTable;
+using models::WeightEntry;
+
+// True where another tensor fills the same rows by right.
+bool is_alias(const NameTable& table, const WeightEntry& entry) {
+  if (!entry.optional) return false;
+  return std::any_of(table.entries.begin(), table.entries.end(), [&](const WeightEntry& other) {
+    return !other.optional && other.slot == entry.slot && other.row < entry.row + entry.shape[0] &&
+           entry.row < other.row + other.shape[0];
+  });
+}
+
+}  // namespace
+
+WeightUpdate::WeightUpdate(UpdateSpec spec, std::shared_ptr<const NameTable> table,
+                           std::shared_ptr<Region> region)
+    : spec_(std::move(spec)),
+      weights_(std::make_shared<models::WeightSet>(table, region, spec_.version, spec_.serial)) {
+  for (const ManifestEntry& listed : spec_.manifest) {
+    const WeightEntry* entry = table->find(listed.name);
+    if (entry == nullptr) {
+      ignored_.insert(listed.name);
+      continue;
+    }
+    tensors_.emplace(std::piecewise_construct, std::forward_as_tuple(listed.name),
+                     std::forward_as_tuple(TensorTarget{.table = table.get(),
+                                                        .entry = entry,
+                                                        .sent = listed.dtype,
+                                                        .digest = listed.digest,
+                                                        .alias = is_alias(*table, *entry)},
+                                           region->data()));
+  }
+}
+
+Status WeightUpdate::write(std::string_view name, size_t offset, std::span<const std::byte> bytes) {
+  if (ignored_.contains(name)) return absl::OkStatus();
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    return absl::NotFoundError(fmt::format("tensor {}: the manifest of update {} does not list it",
+                                           name, spec_.update_id));
+  }
+  return found->second.write(offset, bytes);
+}
+
+Status WeightUpdate::check_complete() const {
+  constexpr int kNamed = 8;
+  std::string named;
+  int missing = 0;
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.complete()) continue;
+    if (++missing <= kNamed) named += (named.empty() ? "" : "; ") + tensor.gap();
+  }
+  if (missing == 0) return absl::OkStatus();
+  if (missing > kNamed) named += fmt::format("; and {} more", missing - kNamed);
+  return absl::FailedPreconditionError(
+      fmt::format("update {} is not complete: {}", spec_.update_id, named));
+}
+
+Status WeightUpdate::verify() const {
+  for (const auto& [name, tensor] : tensors_) RLGEN_RETURN_IF_ERROR(tensor.verify(*weights_));
+  return absl::OkStatus();
+}
+
+}  // namespace rlgen::engine

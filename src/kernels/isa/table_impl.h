@@ -2,43 +2,33 @@
 
 // The end of every file of isa/: with RLGEN_ISA as the namespace of one vector type, brings in the
 // kernels and lists them. A kernel is a static function of namespace rlgen::kernels::RLGEN_ISA.
+#include "kernels/attention_impl.h"
 #include "kernels/elementwise_impl.h"
 #include "kernels/kernel_args.h"
 #include "kernels/linear_impl.h"
-#include "kernels/shared.h"
-#if __has_include("kernels/row_impl.h")
 #include "kernels/row_impl.h"
-#endif
-#if __has_include("kernels/attention_impl.h")
-#include "kernels/attention_impl.h"
-#endif
+#include "kernels/shared.h"
 
 namespace rlgen::kernels::RLGEN_ISA {
 
 const KernelTable* table() {
   static constexpr KernelTable kTable = {
-    .isa = Isa::RLGEN_ISA_ENUM,
-    .linear = linear,
-    .gather_row = shared::gather_row,
-    .rms_norm = rms_norm,
-    .add = add,
-    .silu_mul = silu_mul,
-    .gelu_tanh_mul = gelu_tanh_mul,
-    .rope_angles = shared::rope_angles,
-    .rope = rope,
-#if __has_include("kernels/row_impl.h")
-    .store_kv = store_kv,
-#endif
-#if __has_include("kernels/attention_impl.h")
-    .attention_scratch = attention_scratch,
-    .attention = attention,
-#endif
-#if __has_include("kernels/row_impl.h")
-    .row_sums = row_sums,
-    .row_divide = row_divide,
-    .row_keep = row_keep,
-    .row_histogram = row_histogram,
-#endif
+      .isa = Isa::RLGEN_ISA_ENUM,
+      .linear = linear,
+      .gather_row = shared::gather_row,
+      .rms_norm = rms_norm,
+      .add = add,
+      .silu_mul = silu_mul,
+      .gelu_tanh_mul = gelu_tanh_mul,
+      .rope_angles = shared::rope_angles,
+      .rope = rope,
+      .store_kv = store_kv,
+      .attention_scratch = attention_scratch,
+      .attention = attention,
+      .row_sums = row_sums,
+      .row_divide = row_divide,
+      .row_keep = row_keep,
+      .row_histogram = row_histogram,
   };
   return &kTable;
 }

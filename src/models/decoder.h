@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,24 +17,24 @@ struct BatchSequence {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t first_position = 0;
-  int32_t adapter_slot = -1;  // -1: no adapter
+  int32_t adapter_slot = -1;  // -1: no adapter; no other is served yet
 };
 
 struct StepBatch {
   std::vector<int32_t> token_ids;  // [rows]
   std::vector<BatchSequence> sequences;
-  std::vector<int32_t> wanted_rows;  // rows whose logits are wanted, ascending
+  std::vector<int32_t> wanted_rows;  // rows whose logits are wanted, ascending, each once
 };
 
 // Slots of the name table that the forward pass reads, looked up once.
 struct DecoderSlots {
   struct Layer {
     int32_t input_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias, post_norm, gate_up,
-        gate_up_bias, down, down_bias;
+        gate_up_bias, down, down_bias;  // -1 where the model has none
   };
   int32_t embedding = -1;
   int32_t final_norm = -1;
-  int32_t head = -1;
+  int32_t head = -1;  // a tied head: the embedding's slot
   std::vector<Layer> layers;
 };
 
@@ -44,14 +45,32 @@ struct Decoder {
   DecoderSlots slots;
 };
 
-// Buffers of one engine, grown on demand and reused between steps.
+// Looks the slots up. `table` is the family's for this specification.
+Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table);
+
+// How the KV blocks of this model look.
+kernels::KvLayout kv_layout(const DecoderSpec& spec, DType dtype, int32_t block_size);
+
+// Buffers of one engine, grown on demand and reused between steps; R rows of the step, W wanted
+// rows, half = rotated pairs of a head.
 struct Workspace {
-  std::vector<float> hidden, normed, qkv, attended, gate_up, activated, cos, sin, wanted;
+  std::vector<float> hidden;             // [R, hidden]; after the last attention [W, hidden]
+  std::vector<float> normed;             // [R, hidden]
+  std::vector<float> qkv;                // [R, (heads + 2 kv_heads) * head_dim]
+  std::vector<float> attended;           // [R, heads * head_dim]
+  std::vector<float> gate_up;            // [R, 2 * intermediate]
+  std::vector<float> activated;          // [R, intermediate]
+  std::vector<float> cos, sin;           // [R, half]
+  std::vector<int64_t> positions;        // [R]
+  std::vector<int32_t> sequence_of_row;  // [R]
+  std::vector<kernels::AttentionSequence> sequences;
 };
 
-// Runs the rows through the model: writes their keys and values to `kv` (float modes already set by
-// the pool's hook) and gives logits[w, :] for wanted row w, [wanted, vocab_rows] row-major.
-// Token ids and block tables must be valid; nothing is checked here.
+// Runs the rows through the model: writes their keys and values to `kv` and gives
+// logits[w, :] for wanted row w, [wanted, vocab_rows] row-major. Each row's result depends on that
+// row, the keys and values of its sequence and the weights alone. Runs on the pool of `context`,
+// which sets the float modes; one call at a time per workspace and pool.
+// Token ids, wanted rows, positions and block tables must be valid; nothing is checked here.
 void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& batch,
              const kernels::KvCacheView& kv, const kernels::KernelContext& context,
              Workspace* workspace, float* logits);

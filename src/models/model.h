@@ -9,12 +9,12 @@
 
 namespace rlgen::models {
 
-// A checkpoint folder, opened and understood; weights still on disk (mapped).
+// A checkpoint folder, opened and understood; weights still on disk (mapped). Move-only.
 struct Model {
   std::string path;
   Decoder decoder;
   SafetensorsFolder tensors;
-  std::string digest;                  // hex, of configuration and shapes
+  std::string digest;                  // hex, of configuration and shapes (model_digest.h)
   std::string rotary_name;             // scaling in force with its context, for the numerics id
   std::vector<int32_t> eos_token_ids;  // union of config, generation config and tokenizer
   int32_t max_model_len = 0;
@@ -24,8 +24,10 @@ struct Model {
 // (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub). kNotFound says how to download it.
 StatusOr<std::string> resolve_model_path(const std::string& model);
 
-// Opens a checkpoint. `max_model_len` 0 takes the model's own. Errors name file and dotted config
-// key or tensor; a key that changes the arithmetic and is not implemented is kUnimplemented.
+// Opens a checkpoint. `max_model_len` 0 takes the model's own. The name table comes with its layout
+// resolved from the types in the file. Errors name file and dotted config key or tensor; a key that
+// changes the arithmetic and is not implemented is kUnimplemented. A tied model whose file has an
+// lm_head that differs from its embedding is kInvalidArgument.
 StatusOr<Model> open_model(const std::string& model, int32_t max_model_len);
 
 }  // namespace rlgen::models

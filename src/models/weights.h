@@ -45,19 +45,42 @@ struct WeightEntry {
 // The table of a model: every name, every slot. One table drives load, write, checker and reading
 // back.
 struct NameTable {
-  std::vector<WeightSlot> slots;  // offsets set once dtypes are known (resolve_layout)
-  std::vector<WeightEntry> entries;
-  size_t total_bytes = 0;
+  std::vector<WeightSlot> slots;     // offsets set once dtypes are known (resolve_layout)
+  std::vector<WeightEntry> entries;  // sorted by name, each name once
+  size_t total_bytes = 0;            // of the region, set by resolve_layout
 
-  const WeightEntry* find(std::string_view name) const;
-  int32_t slot_index(std::string_view slot) const;  // -1 when there is none
+  const WeightEntry* find(std::string_view name) const;  // null when there is none
+  int32_t slot_index(std::string_view slot) const;       // -1 when there is none
 };
 
+// True for tensors of old checkpoints that hold nothing of their own (rotary frequencies): never
+// part of a table, passed over wherever a manifest is matched.
+bool is_ignorable_tensor(std::string_view name);
+
 // Sets dtype, offset and bytes of each slot from the types in `manifest` (all entries of one matrix
-// slot must agree). Errors name each missing, surplus and mis-shaped tensor with both values.
+// slot must agree). kInvalidArgument names each missing, surplus, repeated and mis-shaped tensor
+// with both values; kUnimplemented a type that is no weight type or that differs within a slot.
 Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* table);
 
-// An immutable set of weights: one region, addressed through the table.
+// Whether an update with this manifest fits a resolved table: the names and shapes as in
+// resolve_layout, and the types of matrices those of the slots (any weight type when `cast`).
+Status check_manifest(const std::vector<ManifestEntry>& manifest, const NameTable& table,
+                      bool cast);
+
+// Puts rows (of a vector: elements) [row, row + rows) of the tensor `entry` into a region laid out
+// by `table`. `source` holds them as `dtype`, dense, at any alignment; a type other than the
+// matrix slot's is converted (through float32, rounded to nearest even). Threads may write
+// different rows at once.
+void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+                int64_t rows, const std::byte* source, std::byte* region);
+
+// The inverse: rows [row, row + rows) of the tensor `entry` as `dtype`; byte for byte what
+// write_rows got when it got that type.
+void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+               int64_t rows, const std::byte* region, std::byte* destination);
+
+// An immutable set of weights: one region, addressed through the table. The region has at least
+// table->total_bytes bytes.
 class WeightSet {
  public:
   WeightSet(std::shared_ptr<const NameTable> table, std::shared_ptr<Region> region,
@@ -65,6 +88,8 @@ class WeightSet {
 
   kernels::PackedMatrix matrix(int32_t slot) const;
   std::span<const float> vector(int32_t slot) const;
+  // Elements of a vector slot, or null for slot -1 (a bias that the model lacks).
+  const float* bias(int32_t slot) const { return slot < 0 ? nullptr : vector(slot).data(); }
 
   const NameTable& table() const { return *table_; }
   const std::shared_ptr<Region>& region() const { return region_; }

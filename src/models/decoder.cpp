@@ -1,0 +1,251 @@
+#include "models/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace rlgen::models {
+namespace {
+
+// Rows that one task of a row-wise step takes: enough to pay for claiming it.
+constexpr int64_t kRowsPerTask = 4;
+
+// One step: what forward() was given, and sizes that every part needs.
+struct Step {
+  const Decoder& decoder;
+  const DecoderSpec& spec;
+  const WeightSet& weights;
+  const StepBatch& batch;
+  const kernels::KvCacheView& kv;
+  const kernels::KernelContext& context;
+  Workspace& work;
+
+  int64_t rows() const { return int64_t(batch.token_ids.size()); }
+  int64_t query_size() const { return int64_t(spec.heads) * spec.head_dim; }
+  int64_t key_size() const { return int64_t(spec.kv_heads) * spec.head_dim; }
+  int64_t qkv_size() const { return query_size() + 2 * key_size(); }
+  int64_t half() const { return int64_t(spec.rotary.inv_freq.size()); }
+};
+
+float* grow(std::vector<float>& buffer, int64_t size) {
+  if (buffer.size() < size_t(size)) buffer.resize(size_t(size));
+  return buffer.data();
+}
+
+template <typename F>
+void for_rows(const Step& step, int64_t rows, F&& body) {
+  const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+  step.context.pool->run(tasks, [&](int64_t task, int) {
+    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
+    for (int64_t row = task * kRowsPerTask; row < end; ++row) body(row);
+  });
+}
+
+void linear(const Step& step, const float* x, int64_t rows, int32_t slot, int32_t bias, float* y) {
+  const kernels::PackedMatrix w = step.weights.matrix(slot);
+  kernels::linear(
+      step.context,
+      {.x = x, .ldx = w.k, .w = w, .bias = step.weights.bias(bias), .y = y, .ldy = w.n, .m = rows});
+}
+
+void norm(const Step& step, const float* x, int64_t rows, int32_t slot, float* out) {
+  kernels::rms_norm(step.context, x, rows, step.spec.hidden, step.weights.vector(slot).data(),
+                    step.spec.norm_eps, out);
+}
+
+// Where each row stands: its sequence and its position.
+void place_rows(Step& step) {
+  Workspace& work = step.work;
+  work.positions.resize(size_t(step.rows()));
+  work.sequence_of_row.resize(size_t(step.rows()));
+  work.sequences.clear();
+  for (const BatchSequence& sequence : step.batch.sequences) {
+    for (int64_t i = 0; i < sequence.rows; ++i) {
+      work.positions[size_t(sequence.first_row + i)] = sequence.first_position + i;
+      work.sequence_of_row[size_t(sequence.first_row + i)] = int32_t(work.sequences.size());
+    }
+    work.sequences.push_back(
+        {sequence.block_table.data(), sequence.first_row, sequence.rows, sequence.first_position});
+  }
+}
+
+void embed(Step& step) {
+  const kernels::PackedMatrix table = step.weights.matrix(step.decoder.slots.embedding);
+  float* hidden = grow(step.work.hidden, step.rows() * step.spec.hidden);
+  for_rows(step, step.rows(), [&](int64_t row) {
+    step.context.table->gather_row(table, step.batch.token_ids[size_t(row)],
+                                   hidden + row * step.spec.hidden);
+  });
+}
+
+void rotary_angles(Step& step) {
+  const int64_t half = step.half();
+  float* cos = grow(step.work.cos, step.rows() * half);
+  float* sin = grow(step.work.sin, step.rows() * half);
+  const RotarySpec& rotary = step.spec.rotary;
+  for_rows(step, step.rows(), [&](int64_t row) {
+    step.context.table->rope_angles(step.work.positions[size_t(row)], rotary.inv_freq.data(), half,
+                                    rotary.attention_factor, cos + row * half, sin + row * half);
+  });
+}
+
+// Norms (where the model has them) and rotates the heads of one row in place.
+void shape_heads(const Step& step, float* heads, int32_t count, const float* norm_weight,
+                 int64_t row, bool rotary) {
+  const kernels::KernelTable& table = *step.context.table;
+  const int64_t head_dim = step.spec.head_dim;
+  for (int32_t h = 0; h < count; ++h) {
+    float* head = heads + h * head_dim;
+    if (norm_weight != nullptr) {
+      table.rms_norm(head, norm_weight, head_dim, step.spec.norm_eps, head);
+    }
+    if (rotary) {
+      table.rope(head, step.half(), step.work.cos.data() + row * step.half(),
+                 step.work.sin.data() + row * step.half());
+    }
+  }
+}
+
+// Writes the key and value heads of one row to its slot of the cache.
+void store_row(const Step& step, int32_t layer, int64_t row, const float* keys,
+               const float* values) {
+  const BatchSequence& sequence =
+      step.batch.sequences[size_t(step.work.sequence_of_row[size_t(row)])];
+  const int64_t position = step.work.positions[size_t(row)];
+  const int32_t block_size = step.kv.layout.block_size;
+  const int32_t block = sequence.block_table[size_t(position / block_size)];
+  for (int32_t h = 0; h < step.spec.kv_heads; ++h) {
+    step.context.table->store_kv(step.kv.layout, step.kv.head(block, layer, h),
+                                 int32_t(position % block_size), keys + h * step.spec.head_dim,
+                                 values + h * step.spec.head_dim);
+  }
+}
+
+// Queries, keys and values of every row; keys and values go to the cache.
+void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
+  Workspace& work = step.work;
+  float* qkv = grow(work.qkv, step.rows() * step.qkv_size());
+  linear(step, work.normed.data(), step.rows(), slots.qkv, slots.qkv_bias, qkv);
+  const bool rotary = step.spec.layer[size_t(layer)].rotary;
+  const float* q_norm = step.weights.bias(slots.q_norm);
+  const float* k_norm = step.weights.bias(slots.k_norm);
+  for_rows(step, step.rows(), [&](int64_t row) {
+    float* queries = qkv + row * step.qkv_size();
+    float* keys = queries + step.query_size();
+    shape_heads(step, queries, step.spec.heads, q_norm, row, rotary);
+    shape_heads(step, keys, step.spec.kv_heads, k_norm, row, rotary);
+    store_row(step, layer, row, keys, keys + step.key_size());
+  });
+}
+
+void attend(Step& step, int32_t layer) {
+  float* attended = grow(step.work.attended, step.rows() * step.query_size());
+  kernels::attention(step.context,
+                     {.q = step.work.qkv.data(),
+                      .ldq = step.qkv_size(),
+                      .out = attended,
+                      .ldo = step.query_size(),
+                      .heads = step.spec.heads,
+                      .kv = step.kv,
+                      .layer = layer,
+                      .scale = step.spec.attention_scale,
+                      .window = step.spec.layer[size_t(layer)].window},
+                     step.work.sequences);
+}
+
+// Moves the wanted rows to the front; returns their number.
+int64_t keep_wanted(Step& step) {
+  const auto move_rows = [&](std::vector<float>& buffer, int64_t size) {
+    int64_t to = 0;
+    for (const int32_t from : step.batch.wanted_rows) {
+      std::memmove(buffer.data() + to++ * size, buffer.data() + from * size,
+                   size_t(size) * sizeof(float));
+    }
+  };
+  move_rows(step.work.hidden, step.spec.hidden);
+  move_rows(step.work.attended, step.query_size());
+  return int64_t(step.batch.wanted_rows.size());
+}
+
+void add_attention_output(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
+  Workspace& work = step.work;
+  linear(step, work.attended.data(), rows, slots.output, slots.output_bias, work.normed.data());
+  kernels::add(step.context, work.hidden.data(), work.normed.data(), rows, step.spec.hidden);
+}
+
+void add_mlp(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
+  Workspace& work = step.work;
+  const int64_t size = step.spec.intermediate;
+  float* gate_up = grow(work.gate_up, rows * 2 * size);
+  float* activated = grow(work.activated, rows * size);
+  norm(step, work.hidden.data(), rows, slots.post_norm, work.normed.data());
+  linear(step, work.normed.data(), rows, slots.gate_up, slots.gate_up_bias, gate_up);
+  kernels::gated_activation(step.context, step.spec.activation, gate_up, rows, size, activated);
+  linear(step, activated, rows, slots.down, slots.down_bias, work.normed.data());
+  kernels::add(step.context, work.hidden.data(), work.normed.data(), rows, step.spec.hidden);
+}
+
+}  // namespace
+
+Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
+  DecoderSlots slots;
+  slots.embedding = table->slot_index("embedding");
+  slots.final_norm = table->slot_index("final_norm");
+  slots.head = spec.tied_head ? slots.embedding : table->slot_index("head");
+  for (int32_t i = 0; i < spec.layers; ++i) {
+    const auto at = [&](std::string_view part) {
+      return table->slot_index(fmt::format("layers.{}.{}", i, part));
+    };
+    slots.layers.push_back({.input_norm = at("input_norm"),
+                            .qkv = at("qkv"),
+                            .qkv_bias = at("qkv_bias"),
+                            .q_norm = at("q_norm"),
+                            .k_norm = at("k_norm"),
+                            .output = at("output"),
+                            .output_bias = at("output_bias"),
+                            .post_norm = at("post_norm"),
+                            .gate_up = at("gate_up"),
+                            .gate_up_bias = at("gate_up_bias"),
+                            .down = at("down"),
+                            .down_bias = at("down_bias")});
+  }
+  return {std::move(spec), std::move(table), std::move(slots)};
+}
+
+kernels::KvLayout kv_layout(const DecoderSpec& spec, DType dtype, int32_t block_size) {
+  return {.dtype = dtype,
+          .layers = spec.layers,
+          .kv_heads = spec.kv_heads,
+          .head_dim = spec.head_dim,
+          .value_dim = spec.head_dim,
+          .block_size = block_size};
+}
+
+void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& batch,
+             const kernels::KvCacheView& kv, const kernels::KernelContext& context,
+             Workspace* workspace, float* logits) {
+  const DecoderSpec& spec = decoder.spec;
+  Step step{decoder, spec, weights, batch, kv, context, *workspace};
+  if (step.rows() == 0) return;
+  grow(workspace->normed, step.rows() * spec.hidden);
+  place_rows(step);
+  embed(step);
+  rotary_angles(step);
+  int64_t rows = step.rows();
+  for (int32_t layer = 0; layer < spec.layers; ++layer) {
+    const DecoderSlots::Layer& slots = decoder.slots.layers[size_t(layer)];
+    norm(step, workspace->hidden.data(), rows, slots.input_norm, workspace->normed.data());
+    project_heads(step, layer, slots);
+    const bool last = layer + 1 == spec.layers;
+    if (last && batch.wanted_rows.empty()) return;
+    attend(step, layer);
+    if (last) rows = keep_wanted(step);
+    add_attention_output(step, rows, slots);
+    add_mlp(step, rows, slots);
+  }
+  norm(step, workspace->hidden.data(), rows, decoder.slots.final_norm, workspace->normed.data());
+  linear(step, workspace->normed.data(), rows, decoder.slots.head, -1, logits);
+}
+
+}  // namespace rlgen::models

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <absl/functional/function_ref.h>
+
+#include <string_view>
+
+#include "models/families/family.h"
+
+namespace rlgen::models {
+
+// What differs between the families in the keys that all of them have.
+struct DenseDefaults {
+  std::string_view family;
+  double rope_theta = 10000.0;
+  bool tied_head = false;
+  int32_t head_dim = 0;        // where the file gives none; 0: hidden_size / num_attention_heads
+  bool kv_heads_given = true;  // num_key_value_heads must be there; false: it may follow the heads
+};
+
+// Reads sizes, norm, activation, tied head and rotary embedding, and makes every layer rotary with
+// full attention. Biases and query and key norms are left off.
+FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults);
+
+// `sliding_window` in keys, 0 when it is null or absent.
+int32_t read_window(ConfigReader& config);
+
+// Gives `window` to every layer that `layer_types` calls "sliding_attention" and 0 to those it
+// calls "full_attention"; where the key is absent, to the layers that `slides` picks. A list of
+// another length, an unknown kind, or a layer that the list lets slide while window is 0 is an
+// error.
+void read_layer_types(ConfigReader& config, int32_t window,
+                      absl::FunctionRef<bool(int32_t layer)> slides, DecoderSpec* spec);
+
+// The names of a decoder with separate q, k, v, gate and up projections, as Llama has them:
+//   model.embed_tokens, model.layers.N.{input_layernorm, self_attn.{q,k,v,o}_proj,
+//   self_attn.{q,k}_norm, post_attention_layernorm, mlp.{gate,up,down}_proj}, model.norm, lm_head
+// Slots: "embedding", "layers.N.{input_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias,
+// post_norm, gate_up, gate_up_bias, down, down_bias}", "final_norm", "head" (a tied head is the
+// embedding's slot, and its name optional).
+NameTable dense_names(const DecoderSpec& spec);
+
+}  // namespace rlgen::models

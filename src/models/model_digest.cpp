@@ -1,0 +1,45 @@
+#include "models/model_digest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+
+#include "base/hash.h"
+
+namespace rlgen::models {
+namespace {
+
+uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+
+std::string describe(const DecoderSpec& spec) {
+  std::string text = fmt::format(
+      "family {}\nsizes {} {} {} {} {} {} {}\neps {:08x}\nscale {:08x}\nactivation {}\n"
+      "flags {} {} {} {} {}\nrotary {} {:08x}",
+      spec.family, spec.vocab_rows, spec.hidden, spec.layers, spec.heads, spec.kv_heads,
+      spec.head_dim, spec.intermediate, bits_of(spec.norm_eps), bits_of(spec.attention_scale),
+      int(spec.activation), int(spec.qkv_bias), int(spec.output_bias), int(spec.mlp_bias),
+      int(spec.qk_norm), int(spec.tied_head), spec.rotary.name,
+      bits_of(spec.rotary.attention_factor));
+  for (const float frequency : spec.rotary.inv_freq) {
+    text += fmt::format(" {:08x}", bits_of(frequency));
+  }
+  for (const LayerSpec& layer : spec.layer) {
+    text += fmt::format("\nlayer {} {}", int(layer.rotary), layer.window);
+  }
+  text += fmt::format("\nstop {}\n", fmt::join(spec.eos_token_ids, " "));
+  return text;
+}
+
+}  // namespace
+
+std::string model_digest(const DecoderSpec& spec, const NameTable& table) {
+  DigestStream stream;
+  stream.update(describe(spec));
+  for (const WeightEntry& entry : table.entries) {
+    stream.update(fmt::format("{} {}\n", entry.name, entry.shape.to_string()));
+  }
+  return stream.digest().hex();
+}
+
+}  // namespace rlgen::models

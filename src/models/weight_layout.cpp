@@ -1,0 +1,123 @@
+#include <absl/container/flat_hash_map.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "models/weights.h"
+
+namespace rlgen::models {
+namespace {
+
+constexpr size_t kListed = 24;  // faults spelled out in one message
+
+using Arrivals = absl::flat_hash_map<const WeightEntry*, const ManifestEntry*>;
+
+void complain(std::vector<std::string>* faults, std::string fault) {
+  faults->push_back(std::move(fault));
+}
+
+Status as_status(const std::vector<std::string>& faults) {
+  if (faults.empty()) return absl::OkStatus();
+  const size_t shown = std::min(faults.size(), kListed);
+  const std::string rest =
+      shown == faults.size() ? "" : fmt::format("; and {} more", faults.size() - shown);
+  return absl::InvalidArgumentError(
+      fmt::format("the weights do not fit the configuration: {}{}",
+                  fmt::join(faults.begin(), faults.begin() + ptrdiff_t(shown), "; "), rest));
+}
+
+// Pairs the manifest with the table and finds every fault.
+StatusOr<Arrivals> match(const std::vector<ManifestEntry>& manifest, const NameTable& table) {
+  Arrivals arrivals;
+  std::vector<std::string> faults;
+  for (const ManifestEntry& arriving : manifest) {
+    if (is_ignorable_tensor(arriving.name)) continue;
+    const WeightEntry* entry = table.find(arriving.name);
+    if (entry == nullptr) {
+      complain(&faults, fmt::format("tensor \"{}\" {} is surplus: the model has no use for it",
+                                    arriving.name, arriving.shape.to_string()));
+    } else if (!arrivals.emplace(entry, &arriving).second) {
+      complain(&faults, fmt::format("tensor \"{}\" is listed twice", arriving.name));
+    } else if (!(entry->shape == arriving.shape)) {
+      complain(&faults, fmt::format("tensor \"{}\" has shape {}, expected {}", arriving.name,
+                                    arriving.shape.to_string(), entry->shape.to_string()));
+    }
+  }
+  for (const WeightEntry& entry : table.entries) {
+    if (entry.optional || arrivals.contains(&entry)) continue;
+    complain(&faults,
+             fmt::format("tensor \"{}\" {} is missing", entry.name, entry.shape.to_string()));
+  }
+  RLGEN_RETURN_IF_ERROR(as_status(faults));
+  return arrivals;
+}
+
+Status check_weight_type(const ManifestEntry& arriving) {
+  if (is_weight_type(arriving.dtype)) return absl::OkStatus();
+  return absl::UnimplementedError(
+      fmt::format("tensor \"{}\" has type {}; weights may be F32, BF16 or F16", arriving.name,
+                  safetensors_name(arriving.dtype)));
+}
+
+// Gives every matrix slot the type of its tensors, which must agree.
+Status set_types(const Arrivals& arrivals, NameTable* table) {
+  std::vector<const ManifestEntry*> first(table->slots.size(), nullptr);
+  for (const WeightEntry& entry : table->entries) {
+    const auto at = arrivals.find(&entry);
+    if (at == arrivals.end()) continue;
+    const ManifestEntry& arriving = *at->second;
+    RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
+    WeightSlot& slot = table->slots[size_t(entry.slot)];
+    if (slot.kind == SlotKind::kVector) continue;
+    const ManifestEntry*& other = first[size_t(entry.slot)];
+    if (other != nullptr && other->dtype != arriving.dtype) {
+      return absl::UnimplementedError(fmt::format(
+          "tensor \"{}\" has type {} but \"{}\" has {}; the two share one matrix and must agree",
+          arriving.name, safetensors_name(arriving.dtype), other->name,
+          safetensors_name(other->dtype)));
+    }
+    other = &arriving;
+    slot.dtype = arriving.dtype;
+  }
+  return absl::OkStatus();
+}
+
+void place_slots(NameTable* table) {
+  size_t offset = 0;
+  for (WeightSlot& slot : table->slots) {
+    if (slot.kind == SlotKind::kVector) {
+      slot.dtype = DType::kFloat32;
+      slot.bytes = (size_t(slot.k) * sizeof(float) + 63) / 64 * 64;
+    } else {
+      slot.bytes = kernels::packed_bytes(slot.dtype, slot.n, slot.k);
+    }
+    slot.offset = offset;
+    offset += slot.bytes;
+  }
+  table->total_bytes = offset;
+}
+
+}  // namespace
+
+Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* table) {
+  RLGEN_ASSIGN_OR_RETURN(const Arrivals arrivals, match(manifest, *table));
+  RLGEN_RETURN_IF_ERROR(set_types(arrivals, table));
+  place_slots(table);
+  return absl::OkStatus();
+}
+
+Status check_manifest(const std::vector<ManifestEntry>& manifest, const NameTable& table,
+                      bool cast) {
+  RLGEN_ASSIGN_OR_RETURN(const Arrivals arrivals, match(manifest, table));
+  for (const ManifestEntry& arriving : manifest) {
+    if (is_ignorable_tensor(arriving.name)) continue;
+    RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
+    const WeightSlot& slot = table.slots[size_t(table.find(arriving.name)->slot)];
+    if (cast || slot.kind == SlotKind::kVector || slot.dtype == arriving.dtype) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "tensor \"{}\" arrives as {} but is stored as {}; send the stored type or allow a cast",
+        arriving.name, safetensors_name(arriving.dtype), safetensors_name(slot.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace rlgen::models

@@ -1,0 +1,112 @@
+#include "models/weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/bfloat16.h"
+
+namespace rlgen::models {
+namespace {
+
+float load_element(const std::byte* source, DType dtype) {
+  if (dtype == DType::kFloat32) {
+    float value;
+    std::memcpy(&value, source, sizeof value);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, source, sizeof bits);
+  return dtype == DType::kBFloat16 ? float_from_bf16(bits) : float_from_f16(bits);
+}
+
+void store_element(float value, DType dtype, std::byte* destination) {
+  if (dtype == DType::kFloat32) {
+    std::memcpy(destination, &value, sizeof value);
+    return;
+  }
+  const uint16_t bits = dtype == DType::kBFloat16 ? bf16_from_float(value) : f16_from_float(value);
+  std::memcpy(destination, &bits, sizeof bits);
+}
+
+void convert(const std::byte* source, DType from, int64_t count, DType to, std::byte* destination) {
+  if (from == to) {
+    std::memcpy(destination, source, size_t(count) * size_t(size_of(to)));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    store_element(load_element(source + i * size_of(from), from), to,
+                  destination + i * size_of(to));
+  }
+}
+
+}  // namespace
+
+bool is_ignorable_tensor(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+const WeightEntry* NameTable::find(std::string_view name) const {
+  const auto at = std::ranges::lower_bound(
+      entries, name, {}, [](const WeightEntry& entry) { return std::string_view(entry.name); });
+  return at == entries.end() || at->name != name ? nullptr : &*at;
+}
+
+int32_t NameTable::slot_index(std::string_view slot) const {
+  const auto at = std::ranges::find(slots, slot, &WeightSlot::name);
+  return at == slots.end() ? -1 : int32_t(at - slots.begin());
+}
+
+void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+                int64_t rows, const std::byte* source, std::byte* region) {
+  const WeightSlot& slot = table.slots[size_t(entry.slot)];
+  std::byte* base = region + slot.offset;
+  const int64_t first = entry.row + row;
+  if (slot.kind == SlotKind::kVector) {
+    convert(source, dtype, rows, slot.dtype, base + first * size_of(slot.dtype));
+    return;
+  }
+  if (dtype == slot.dtype) {
+    kernels::pack_rows(base, slot.dtype, slot.n, slot.k, first, rows, source);
+    return;
+  }
+  std::vector<std::byte> converted(size_t(slot.k) * size_t(size_of(slot.dtype)));
+  for (int64_t r = 0; r < rows; ++r) {
+    convert(source + r * slot.k * size_of(dtype), dtype, slot.k, slot.dtype, converted.data());
+    kernels::pack_rows(base, slot.dtype, slot.n, slot.k, first + r, 1, converted.data());
+  }
+}
+
+void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+               int64_t rows, const std::byte* region, std::byte* destination) {
+  const WeightSlot& slot = table.slots[size_t(entry.slot)];
+  const std::byte* base = region + slot.offset;
+  const int64_t first = entry.row + row;
+  if (slot.kind == SlotKind::kVector) {
+    convert(base + first * size_of(slot.dtype), slot.dtype, rows, dtype, destination);
+    return;
+  }
+  const kernels::PackedMatrix matrix{base, slot.dtype, slot.n, slot.k};
+  if (dtype == slot.dtype) {
+    kernels::unpack_rows(matrix, first, rows, destination);
+    return;
+  }
+  std::vector<std::byte> stored(size_t(slot.k) * size_t(size_of(slot.dtype)));
+  for (int64_t r = 0; r < rows; ++r) {
+    kernels::unpack_rows(matrix, first + r, 1, stored.data());
+    convert(stored.data(), slot.dtype, slot.k, dtype, destination + r * slot.k * size_of(dtype));
+  }
+}
+
+WeightSet::WeightSet(std::shared_ptr<const NameTable> table, std::shared_ptr<Region> region,
+                     WeightVersion version, WeightSerial serial)
+    : table_(std::move(table)), region_(std::move(region)), version_(version), serial_(serial) {}
+
+kernels::PackedMatrix WeightSet::matrix(int32_t slot) const {
+  const WeightSlot& s = table_->slots[size_t(slot)];
+  return {region_->data() + s.offset, s.dtype, s.n, s.k};
+}
+
+std::span<const float> WeightSet::vector(int32_t slot) const {
+  const WeightSlot& s = table_->slots[size_t(slot)];
+  return {reinterpret_cast<const float*>(region_->data() + s.offset), size_t(s.k)};
+}
+
+}  // namespace rlgen::models

@@ -56,9 +56,9 @@ struct AttentionTask {
   int64_t row_end = 0;
 };
 
-// Sums over a row run on one grid: blocks of kRowBlock elements from index 0, in a block 16 lanes
+// Sums over a row run on one grid: blocks of kSumBlock elements from index 0, in a block 16 lanes
 // of doubles (lane i % 16), the lanes by one tree, the blocks' sums in order (docs/numbers.md).
-inline constexpr int64_t kRowBlock = 1024;
+inline constexpr int64_t kSumBlock = 1024;
 
 // Sums over a row of logits.
 struct RowSums {

@@ -73,10 +73,10 @@ RLGEN_INLINE double sum_block(int64_t begin, int64_t end, F f) {
 template <typename F>
 RLGEN_INLINE double sum_row(int64_t n, double* blocks, F f) {
   double sum = 0.0;
-  for (int64_t begin = 0; begin < n; begin += kRowBlock) {
-    const int64_t end = n - begin < kRowBlock ? n : begin + kRowBlock;
+  for (int64_t begin = 0; begin < n; begin += kSumBlock) {
+    const int64_t end = n - begin < kSumBlock ? n : begin + kSumBlock;
     const double block = sum_block(begin, end, f);
-    if (blocks != nullptr) blocks[begin / kRowBlock] = block;
+    if (blocks != nullptr) blocks[begin / kSumBlock] = block;
     sum += block;
   }
   return sum;

@@ -125,8 +125,8 @@ int32_t draw(const float* p, const double* blocks, int64_t n, double u) {
     before += blocks[block];
   }
 
-  int64_t last = chosen * kRowBlock;
-  const int64_t end = std::min(n, last + kRowBlock);
+  int64_t last = chosen * kSumBlock;
+  const int64_t end = std::min(n, last + kSumBlock);
   for (int64_t i = last; i < end; ++i) {
     if (p[i] == 0.0f) continue;
     last = i;

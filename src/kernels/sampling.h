@@ -10,7 +10,7 @@
 namespace rlgen::kernels {
 
 // Blocks of the summation grid that a row of n elements has.
-constexpr int64_t row_blocks(int64_t n) { return (n + kRowBlock - 1) / kRowBlock; }
+constexpr int64_t row_blocks(int64_t n) { return (n + kSumBlock - 1) / kSumBlock; }
 
 // Log-probability of an element with logit x in a row of these sums: (x - max) - log(sum) in
 // double, rounded to float32 once. Finite wherever x and sum are.

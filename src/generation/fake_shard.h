@@ -1,0 +1,144 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "contract/shard.h"
+
+namespace rlgen::generation {
+
+// What a scripted shard does and what was asked of it. For unit tests of this module.
+struct FakeShardState {
+  ShardInfo info;
+  // The events of a new request, sent from the shard's thread; empty: the request stays in flight.
+  std::function<EventBatch(const SequenceRequest& request)> script;
+  Status submit_status;
+
+  std::mutex mutex;
+  std::vector<SequenceRequest> requests;  // guarded by mutex
+  std::vector<SequenceId> cancelled;      // guarded by mutex
+  ShardHealth health{.serving = true};    // guarded by mutex
+  bool count_steps = true;                // false: steps stand still
+
+  std::vector<SequenceRequest> seen() {
+    const std::lock_guard lock(mutex);
+    return requests;
+  }
+};
+
+// Sends what the script says, one batch a request, and "abort" for what is cancelled.
+class FakeShard final : public ShardClient {
+ public:
+  FakeShard(std::shared_ptr<FakeShardState> state, EventSink& sink)
+      : state_(std::move(state)), sink_(sink), thread_([this] { loop(); }) {}
+  ~FakeShard() override { shutdown().IgnoreError(); }
+
+  Status submit(std::vector<SequenceRequest> requests) override {
+    if (!state_->submit_status.ok()) return state_->submit_status;
+    const std::lock_guard lock(state_->mutex);
+    for (SequenceRequest& request : requests) {
+      state_->requests.push_back(request);
+      open_.insert(request.id);
+      queue_.push_back([this, request = std::move(request)] {
+        return state_->script ? state_->script(request) : EventBatch{};
+      });
+    }
+    wake_.notify_one();
+    return absl::OkStatus();
+  }
+
+  Status cancel(std::span<const SequenceId> ids) override {
+    const std::lock_guard lock(state_->mutex);
+    for (const SequenceId id : ids) {
+      state_->cancelled.push_back(id);
+      queue_.push_back([id] { return abort_of(id); });
+    }
+    wake_.notify_one();
+    return absl::OkStatus();
+  }
+
+  StatusOr<ShardInfo> info() override { return state_->info; }
+  ShardCapabilities capabilities() override { return {}; }
+  ShardHealth health() override {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->count_steps) ++state_->health.steps;
+    return state_->health;
+  }
+  ShardMetrics metrics() override { return {.running = 1, .generated_tokens = 10}; }
+
+  Status shutdown() override {
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (stop_) return absl::OkStatus();
+      stop_ = true;
+      wake_.notify_one();
+    }
+    thread_.join();
+    EventBatch last;
+    for (const SequenceId id : open_) last.push_back(abort_of(id)[0]);
+    if (!last.empty()) sink_.on_events(std::move(last));
+    return absl::OkStatus();
+  }
+
+  Status pause(PauseMode) override { return absl::UnimplementedError("fake"); }
+  Status resume() override { return absl::UnimplementedError("fake"); }
+  Status begin(const UpdateSpec&) override { return absl::UnimplementedError("fake"); }
+  Status write(std::string_view, std::string_view, size_t, std::span<const std::byte>) override {
+    return absl::UnimplementedError("fake");
+  }
+  Status prepare(std::string_view) override { return absl::UnimplementedError("fake"); }
+  Status commit(std::string_view) override { return absl::UnimplementedError("fake"); }
+  Status abort(std::string_view) override { return absl::UnimplementedError("fake"); }
+
+ private:
+  static EventBatch abort_of(SequenceId id) {
+    return {{.id = id, .finish = Finish{.reason = FinishReason::kAbort}}};
+  }
+
+  void loop() {
+    std::unique_lock lock(state_->mutex);
+    for (;;) {
+      wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+      if (stop_) return;
+      const auto work = std::move(queue_.front());
+      queue_.erase(queue_.begin());
+      lock.unlock();
+      EventBatch events = work();
+      std::vector<SequenceId> finished;
+      for (const SequenceEvent& event : events) {
+        if (event.finish) finished.push_back(event.id);
+      }
+      if (!events.empty()) sink_.on_events(std::move(events));
+      lock.lock();
+      for (const SequenceId id : finished) open_.erase(id);
+    }
+  }
+
+  std::shared_ptr<FakeShardState> state_;
+  EventSink& sink_;
+  std::condition_variable wake_;
+  std::vector<std::function<EventBatch()>> queue_;  // guarded by the state's mutex
+  std::set<SequenceId> open_;                       // guarded by the state's mutex
+  bool stop_ = false;                               // guarded by the state's mutex
+  std::thread thread_;
+};
+
+class FakeLauncher final : public ShardLauncher {
+ public:
+  explicit FakeLauncher(std::vector<std::shared_ptr<FakeShardState>> states)
+      : states_(std::move(states)) {}
+  StatusOr<std::unique_ptr<ShardClient>> start(const ShardSpec&, EventSink& sink) override {
+    return std::unique_ptr<ShardClient>(std::make_unique<FakeShard>(states_.at(started_++), sink));
+  }
+
+ private:
+  std::vector<std::shared_ptr<FakeShardState>> states_;
+  size_t started_ = 0;
+};
+
+}  // namespace rlgen::generation

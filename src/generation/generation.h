@@ -1,0 +1,139 @@
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "contract/events.h"
+#include "contract/rollout.h"
+#include "contract/shard.h"
+#include "generation/request_ledger.h"
+
+namespace rlgen::generation {
+
+// The id sequences that a banned word stands for.
+using BadWordResolver =
+    std::function<StatusOr<std::vector<std::vector<int32_t>>>(const std::string& word)>;
+
+struct GenerationOptions {
+  // A shard with work that makes no step for that long is taken for dead. One step of a large
+  // model on a slow machine takes seconds.
+  std::chrono::milliseconds stall_timeout{300'000};
+  BadWordResolver bad_words;     // empty: words to ban are refused, ids are not
+  std::unique_ptr<Clock> clock;  // empty: the system's
+  LogSink log;
+};
+
+// One prompt with the samples wanted of it.
+struct GenerationRequest {
+  std::string id;
+  std::vector<int32_t> prompt_token_ids;
+  SamplingParams sampling;
+  std::vector<int32_t> samples;  // which of 0 .. n-1 to make; empty: all
+  // When set, no token is made: these are scored, as the one sample named by `samples` (or 0).
+  std::optional<std::vector<int32_t>> score_token_ids;
+  int32_t output_prefix_len = 0;  // see SequenceRequest
+  std::string cache_salt;
+  int32_t priority = 0;
+  int64_t tag = 0;  // the caller's own, not looked at
+};
+
+// Where the news of one request go. Both are called from a shard's thread, for one step at a time,
+// and must return soon; they may call submit and cancel.
+struct RequestObserver {
+  std::function<void(int32_t sample, std::span<const TokenRecord> tokens)> on_tokens;
+  std::function<void(Rollout rollout)> on_rollout;  // once a sample, without text
+};
+
+// The trainer-facing side of a set of shards: names sequences, chooses shards, fills in what a
+// request leaves open, and turns events into rollouts that are complete or say what is wrong.
+// Thread-safe.
+class Generation final : private EventSink {
+ public:
+  // Starts one shard for each spec. The shards must agree in numerics and vocabulary
+  // (kFailedPrecondition names the difference). Errors of the launcher come through.
+  static StatusOr<std::unique_ptr<Generation>> start(ShardLauncher& launcher,
+                                                     const std::vector<ShardSpec>& specs,
+                                                     GenerationOptions options);
+  ~Generation() override;
+
+  // What all shards share; the first one's.
+  const ShardInfo& info() const { return info_; }
+
+  // Checks a request and fills it in as it would be run: bad words as ids, a seed where none is
+  // given. kInvalidArgument names the field (error code "context_length_exceeded" for a prompt
+  // beyond the context); kFailedPrecondition for words to ban without a tokenizer.
+  Status complete(GenerationRequest* request) const;
+
+  // Completes the request and gives its samples to one shard as a group. Returns the ids of the
+  // sequences. Errors: those of complete(), kUnavailable when the shard is gone; then the observer
+  // is never called.
+  StatusOr<std::vector<SequenceId>> submit(GenerationRequest request, RequestObserver observer);
+
+  // Ends the sequences with "abort"; each still gives its rollout. Ids not in flight are ignored.
+  Status cancel(std::span<const SequenceId> ids);
+
+  // For whoever waits: OK while every shard that has work is serving and makes steps, or is paused.
+  // kUnavailable for a shard that does not serve, kDeadlineExceeded for one that made no step for
+  // the stall timeout. Call it at least every few seconds.
+  Status check_progress();
+
+  // Sums over all shards.
+  ShardMetrics metrics();
+  int64_t in_flight() const;
+
+  // Stops the shards; what is in flight ends with "abort". Repeated calls are safe.
+  Status shutdown();
+
+ private:
+  struct Shard {
+    std::unique_ptr<ShardClient> client;
+    int64_t in_flight = 0;
+    int64_t last_steps = -1;
+    Clock::TimePoint last_progress;
+  };
+  struct Flight {
+    std::shared_ptr<const RequestObserver> observer;
+    size_t shard = 0;
+  };
+  struct News {
+    std::shared_ptr<const RequestObserver> observer;
+    int32_t sample = 0;
+    std::vector<TokenRecord> tokens;
+    std::optional<Rollout> rollout;
+  };
+
+  explicit Generation(GenerationOptions options);
+  Status agree(const ShardInfo& other) const;
+  Status resolve_bad_words(SamplingParams* sampling) const;
+  std::vector<SequenceRequest> open_sequences(
+      const GenerationRequest& request, const std::shared_ptr<const RequestObserver>& observer,
+      size_t* shard);
+  void drop(std::span<const SequenceRequest> requests);
+  void on_events(EventBatch events) override;
+  void take(SequenceEvent event, std::vector<News>* news,
+            std::vector<std::pair<size_t, SequenceId>>* rejected);
+
+  GenerationOptions options_;
+  ShardInfo info_;  // immutable after start
+
+  mutable std::mutex mutex_;
+  RequestLedger ledger_;                             // guarded by mutex_
+  absl::flat_hash_map<SequenceId, Flight> flights_;  // guarded by mutex_
+  std::vector<Shard> shards_;                        // clients immutable; counts by mutex_
+  SequenceId next_id_ = 1;                           // guarded by mutex_
+  uint64_t next_group_ = 1;                          // guarded by mutex_
+};
+
+}  // namespace rlgen::generation

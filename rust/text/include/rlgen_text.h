@@ -57,6 +57,29 @@ int64_t rt_tokenizer_token_to_id(const RtTokenizer* tokenizer, const uint8_t* to
 // `out`: the name of the token, as tokenizer.json spells it. Code 1 for an undefined id.
 int32_t rt_tokenizer_id_to_token(const RtTokenizer* tokenizer, uint32_t id, RtBuffer* out);
 
+typedef struct RtTemplate RtTemplate;
+
+// Borrowed UTF-8; {NULL, 0} where there is nothing.
+typedef struct {
+  const uint8_t* data;
+  size_t len;
+} RtText;
+
+typedef struct {
+  RtText messages;        // JSON array
+  RtText tools;           // JSON array, or nothing
+  RtText special_tokens;  // JSON object, or nothing
+  RtText extra;           // JSON object of further variables, or nothing
+  RtText clock;           // "2024-07-26T12:00:00" for strftime_now, or nothing for the local time
+  bool add_generation_prompt;
+} RtRenderRequest;
+
+// On code 0 `*made` is the caller's until rt_template_free.
+int32_t rt_template_new(const uint8_t* source, size_t source_len, RtTemplate** made, RtBuffer* out);
+void rt_template_free(RtTemplate* made);
+// `out`: the rendered text.
+int32_t rt_template_render(const RtTemplate* made, const RtRenderRequest* request, RtBuffer* out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,10 +2,16 @@
 //! include/rlgen_text.h.
 
 mod buffer;
+mod clock;
 mod decoder;
+mod python_json;
+mod python_methods;
+mod python_text;
+mod template;
 mod tokenizer;
 
 use buffer::{bytes, guarded, ids, text, RtBuffer};
+use template::{ChatTemplate, Request};
 use tokenizer::TextTokenizer;
 
 #[repr(C)]
@@ -129,5 +135,73 @@ pub unsafe extern "C" fn rt_tokenizer_id_to_token(
     guarded(out, || {
         let token = (*tokenizer).id_to_token(id);
         token.map(String::into_bytes).ok_or_else(|| format!("token id {id} is not defined"))
+    })
+}
+
+/// # Safety
+/// See include/rlgen_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn rt_template_new(
+    source: *const u8,
+    source_len: usize,
+    template: *mut *mut ChatTemplate,
+    out: *mut RtBuffer,
+) -> i32 {
+    guarded(out, || {
+        let made = ChatTemplate::new(text(source, source_len)?)?;
+        *template = Box::into_raw(Box::new(made));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// See include/rlgen_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn rt_template_free(template: *mut ChatTemplate) {
+    if !template.is_null() {
+        drop(Box::from_raw(template));
+    }
+}
+
+/// Borrowed UTF-8 of the caller.
+#[repr(C)]
+pub struct RtText {
+    pub data: *const u8,
+    pub len: usize,
+}
+
+#[repr(C)]
+pub struct RtRenderRequest {
+    pub messages: RtText,
+    pub tools: RtText,
+    pub special_tokens: RtText,
+    pub extra: RtText,
+    pub clock: RtText,
+    pub add_generation_prompt: bool,
+}
+
+unsafe fn named<'a>(part: &RtText, name: &str) -> Result<&'a str, String> {
+    text(part.data, part.len).map_err(|error| format!("{name}: {error}"))
+}
+
+/// # Safety
+/// See include/rlgen_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn rt_template_render(
+    template: *const ChatTemplate,
+    request: *const RtRenderRequest,
+    out: *mut RtBuffer,
+) -> i32 {
+    guarded(out, || {
+        let request = &*request;
+        let rendered = (*template).render(&Request {
+            messages: named(&request.messages, "messages")?,
+            tools: named(&request.tools, "tools")?,
+            special_tokens: named(&request.special_tokens, "special tokens")?,
+            extra: named(&request.extra, "chat_template_kwargs")?,
+            add_generation_prompt: request.add_generation_prompt,
+            clock: named(&request.clock, "clock")?,
+        })?;
+        Ok(rendered.into_bytes())
     })
 }

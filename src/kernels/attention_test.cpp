@@ -1,0 +1,386 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+#include "kernels/philox.h"
+#include "tensor/bfloat16.h"
+
+namespace rlgen::kernels {
+namespace {
+
+struct Shape {
+  int32_t heads = 3;
+  int32_t kv_heads = 1;
+  int32_t head_dim = 16;
+  int32_t value_dim = 16;
+  int32_t block_size = 16;
+  DType dtype = DType::kFloat32;
+  int64_t window = 0;
+};
+
+// Which number of the data: what a position, a head and a dimension have, whatever the layout.
+float number(uint64_t kind, int64_t position, int64_t head, int64_t d) {
+  const auto place = static_cast<uint64_t>((position * 64 + head) * 512 + d);
+  return static_cast<float>(2.0 * uniform(kind, 0, place) - 1.0);
+}
+
+float stored(DType dtype, float x) {
+  if (dtype == DType::kBFloat16) return float_from_bf16(bf16_from_float(x));
+  if (dtype == DType::kFloat16) return float_from_f16(f16_from_float(x));
+  return x;
+}
+
+// One sequence with `keys` keys in blocks that stand backwards and with gaps; all other memory is
+// NaN.
+class Sequence {
+ public:
+  Sequence(const KernelTable& table, const Shape& shape, int64_t keys)
+      : table_(table), shape_(shape) {
+    layout_ = {.dtype = shape.dtype,
+               .layers = 2,
+               .kv_heads = shape.kv_heads,
+               .head_dim = shape.head_dim,
+               .value_dim = shape.value_dim,
+               .block_size = shape.block_size};
+    const int64_t blocks = (keys + shape.block_size - 1) / shape.block_size;
+    for (int64_t i = 0; i < blocks; ++i) {
+      table_of_blocks_.push_back(static_cast<int32_t>(2 * (blocks - i) - 1));
+    }
+    memory_.assign(layout_.block_stride() * static_cast<size_t>(2 * blocks) / sizeof(float),
+                   std::bit_cast<float>(~0u));
+    for (int64_t position = 0; position < keys; ++position) store(position);
+  }
+
+  KvCacheView view() {
+    return {.data = reinterpret_cast<std::byte*>(memory_.data()), .layout = layout_};
+  }
+
+  // Sets key and value of a position, of every KV head, to one number.
+  void spoil(int64_t position, float value) {
+    for (int32_t head = 0; head < shape_.kv_heads; ++head) {
+      std::vector<float> k(shape_.head_dim, value);
+      std::vector<float> v(shape_.value_dim, value);
+      write(position, head, k, v);
+    }
+  }
+
+  // Rows for positions first .. first + rows - 1, computed in the given cuts: [rows][heads][dim].
+  std::vector<float> attend(int64_t first, int64_t rows, const std::vector<int64_t>& cuts = {}) {
+    const int64_t q_width = int64_t{shape_.heads} * shape_.head_dim;
+    const int64_t out_width = int64_t{shape_.heads} * shape_.value_dim;
+    std::vector<float> q(rows * q_width);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < q_width; ++i) {
+        q[row * q_width + i] = number(3, first + row, i / shape_.head_dim, i % shape_.head_dim);
+      }
+    }
+    std::vector<float> out(rows * out_width, -9.0f);
+    const AttentionArgs args{.q = q.data(),
+                             .ldq = q_width,
+                             .out = out.data(),
+                             .ldo = out_width,
+                             .heads = shape_.heads,
+                             .kv = view(),
+                             .layer = 1,
+                             .scale = scale(),
+                             .window = shape_.window};
+    const AttentionSequence sequence{.block_table = table_of_blocks_.data(),
+                                     .first_row = 0,
+                                     .rows = rows,
+                                     .first_position = first};
+    std::vector<float> scratch(table_.attention_scratch(args, rows), std::bit_cast<float>(~0u));
+    std::vector<int64_t> edges = {0, rows};
+    edges.insert(edges.end(), cuts.begin(), cuts.end());
+    std::sort(edges.begin(), edges.end());
+    for (size_t i = 0; i + 1 < edges.size(); ++i) {
+      for (int32_t head = 0; head < shape_.kv_heads; ++head) {
+        if (edges[i] == edges[i + 1]) continue;
+        table_.attention(args, sequence, {0, head, edges[i], edges[i + 1]}, scratch.data());
+      }
+    }
+    return out;
+  }
+
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+
+ private:
+  void store(int64_t position) {
+    for (int32_t head = 0; head < shape_.kv_heads; ++head) {
+      std::vector<float> k(shape_.head_dim);
+      std::vector<float> v(shape_.value_dim);
+      for (int32_t d = 0; d < shape_.head_dim; ++d) k[d] = number(1, position, head, d);
+      for (int32_t d = 0; d < shape_.value_dim; ++d) v[d] = number(2, position, head, d);
+      write(position, head, k, v);
+    }
+  }
+
+  void write(int64_t position, int32_t head, const std::vector<float>& k,
+             const std::vector<float>& v) {
+    const int32_t block = table_of_blocks_[position / shape_.block_size];
+    table_.store_kv(layout_, view().head(block, 1, head),
+                    static_cast<int32_t>(position % shape_.block_size), k.data(), v.data());
+  }
+
+  const KernelTable& table_;
+  Shape shape_;
+  KvLayout layout_;
+  std::vector<int32_t> table_of_blocks_;
+  std::vector<float> memory_;
+};
+
+int64_t first_key(const Shape& shape, int64_t position) {
+  return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
+}
+
+float query(int64_t position, int64_t head, int64_t d) { return number(3, position, head, d); }
+
+float key(const Shape& shape, int64_t position, int64_t head, int64_t d) {
+  return stored(shape.dtype, number(1, position, head / (shape.heads / shape.kv_heads), d));
+}
+
+float value(const Shape& shape, int64_t position, int64_t head, int64_t d) {
+  return stored(shape.dtype, number(2, position, head / (shape.heads / shape.kv_heads), d));
+}
+
+// Softmax attention in double, in the order of the textbook.
+std::vector<double> reference(const Shape& shape, int64_t position, int64_t head, double scale) {
+  std::vector<double> weights;
+  double largest = -1e300;
+  for (int64_t k = first_key(shape, position); k <= position; ++k) {
+    double score = 0.0;
+    for (int64_t d = 0; d < shape.head_dim; ++d) {
+      score += double{query(position, head, d)} * double{key(shape, k, head, d)};
+    }
+    weights.push_back(score * scale);
+    largest = std::max(largest, weights.back());
+  }
+  double sum = 0.0;
+  for (double& w : weights) sum += w = std::exp(w - largest);
+  std::vector<double> out(shape.value_dim);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    for (int64_t d = 0; d < shape.value_dim; ++d) {
+      out[d] += weights[i] / sum *
+                double{value(shape, first_key(shape, position) + static_cast<int64_t>(i), head, d)};
+    }
+  }
+  return out;
+}
+
+// Every |q|, |k| and |v| is at most 1. A score is off by at most (dim + 2) roundings of dim *
+// scale, which moves a weight by that fraction; a chunk's sums add 256 roundings each to numerator
+// and denominator, a merge 4, exp and the rest less than 16.
+double tolerance(const Shape& shape, int64_t keys, double scale) {
+  const double score = (shape.head_dim + 2) * shape.head_dim * scale;
+  const double sums = 2.0 * (256 + 4 * (static_cast<double>(keys) / 256 + 1)) + 16;
+  return (2.0 * score + sums) * 0x1p-24;
+}
+
+class Attention : public testing::TestWithParam<Isa> {
+ protected:
+  const KernelTable& table() const { return *kernel_table(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Isas, Attention, testing::ValuesIn(available_isas()),
+                         [](const auto& info) { return std::string(isa_name(info.param)); });
+
+std::vector<Shape> shapes() {
+  return {
+      {.heads = 1, .kv_heads = 1, .head_dim = 8, .value_dim = 8},
+      {.heads = 3, .kv_heads = 1, .head_dim = 64, .value_dim = 64},
+      {.heads = 4, .kv_heads = 2, .head_dim = 20, .value_dim = 36, .dtype = DType::kBFloat16},
+      {.heads = 8, .kv_heads = 1, .head_dim = 16, .value_dim = 80, .dtype = DType::kFloat16},
+      {.heads = 7, .kv_heads = 1, .head_dim = 12, .value_dim = 128, .window = 37},
+      {.heads = 5, .kv_heads = 1, .head_dim = 16, .value_dim = 16, .block_size = 48, .window = 300},
+  };
+}
+
+TEST_P(Attention, IsCloseToTheTextbookInDouble) {
+  for (const Shape& shape : shapes()) {
+    Sequence sequence(table(), shape, 600);
+    for (const int64_t position : {0, 1, 15, 16, 17, 254, 255, 256, 257, 511, 512, 599}) {
+      const auto out = sequence.attend(position, 1);
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        const auto expected = reference(shape, position, head, sequence.scale());
+        for (int64_t d = 0; d < shape.value_dim; ++d) {
+          ASSERT_NEAR(out[head * shape.value_dim + d], expected[d],
+                      tolerance(shape, position + 1, sequence.scale()))
+              << "position " << position << ", head " << head << ", dimension " << d;
+        }
+      }
+    }
+  }
+}
+
+// exp as the kernels have it: for x <= 0 the weight of x in a row whose maximum is 0.
+float kernel_exp(float x) {
+  const float row[2] = {0.0f, x};
+  float p[2];
+  kernel_table(Isa::kScalar)->row_sums(row, 2, p, nullptr);
+  return p[1];
+}
+
+float lane_sum(std::vector<float> lanes) {
+  for (size_t half = 8; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+struct Partial {
+  float max = 0.0f;
+  float sum = 0.0f;
+  std::vector<float> value;
+};
+
+// Keys begin .. end - 1, which lie in one chunk, by the definition in docs/numbers.md.
+Partial chunk_twin(const Shape& shape, int64_t position, int64_t head, float scale, int64_t begin,
+                   int64_t end) {
+  std::vector<float> score;
+  for (int64_t k = begin; k < end; ++k) {
+    float sum = 0.0f;
+    for (int64_t d = 0; d < shape.head_dim; ++d) {
+      sum = std::fma(query(position, head, d), key(shape, k, head, d), sum);
+    }
+    score.push_back(sum * scale);
+  }
+  Partial part;
+  part.max = *std::max_element(score.begin(), score.end());
+  part.value.assign(shape.value_dim, 0.0f);
+  std::vector<float> lanes(16, 0.0f);
+  for (int64_t k = begin; k < end; ++k) {
+    const float weight = kernel_exp(score[k - begin] - part.max);
+    lanes[k % 16] += weight;
+    for (int64_t d = 0; d < shape.value_dim; ++d) {
+      part.value[d] = std::fma(weight, value(shape, k, head, d), part.value[d]);
+    }
+  }
+  part.sum = lane_sum(lanes);
+  return part;
+}
+
+std::vector<float> twin(const Shape& shape, int64_t position, int64_t head, float scale) {
+  Partial total;
+  for (int64_t begin = first_key(shape, position); begin <= position;) {
+    const int64_t end = std::min(begin / 256 * 256 + 256, position + 1);
+    const Partial part = chunk_twin(shape, position, head, scale, begin, end);
+    begin = end;
+    if (total.value.empty()) {
+      total = part;
+      continue;
+    }
+    const float largest = std::max(part.max, total.max);
+    const float before = kernel_exp(total.max - largest);
+    const float now = kernel_exp(part.max - largest);
+    total.max = largest;
+    total.sum = total.sum * before + part.sum * now;
+    for (int64_t d = 0; d < shape.value_dim; ++d) {
+      total.value[d] = std::fma(total.value[d], before, part.value[d] * now);
+    }
+  }
+  for (float& v : total.value) v /= total.sum;
+  return total.value;
+}
+
+TEST_P(Attention, HasTheBitsOfItsDefinition) {
+  for (const Shape& shape : shapes()) {
+    Sequence sequence(table(), shape, 600);
+    for (const int64_t position : {0, 14, 31, 255, 256, 300, 512, 599}) {
+      const auto out = sequence.attend(position, 1);
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        const auto expected = twin(shape, position, head, sequence.scale());
+        const auto at = out.begin() + head * shape.value_dim;
+        ASSERT_EQ(std::vector<float>(at, at + shape.value_dim), expected)
+            << "position " << position << ", head " << head;
+      }
+    }
+  }
+}
+
+// One row at a time.
+std::vector<float> row_by_row(Sequence& sequence, int64_t first, int64_t rows) {
+  std::vector<float> all;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto out = sequence.attend(first + row, 1);
+    all.insert(all.end(), out.begin(), out.end());
+  }
+  return all;
+}
+
+TEST_P(Attention, RowsDoNotDependOnEachOther) {
+  for (const Shape& shape : shapes()) {
+    Sequence sequence(table(), shape, 560);
+    const auto expected = row_by_row(sequence, 225, 60);
+    EXPECT_EQ(sequence.attend(225, 60), expected);
+    EXPECT_EQ(sequence.attend(225, 60, {1, 2, 3, 10, 31, 32, 33}), expected);
+    EXPECT_EQ(sequence.attend(225, 60, {7, 14, 21, 28, 35, 42, 49, 56}), expected);
+    const auto tail = row_by_row(sequence, 500, 60);
+    EXPECT_EQ(sequence.attend(500, 60), tail);
+  }
+}
+
+TEST_P(Attention, TheBlockSizeDoesNotMatter) {
+  for (Shape shape : shapes()) {
+    shape.block_size = 16;
+    const auto expected = Sequence(table(), shape, 400).attend(350, 50);
+    for (const int32_t block_size : {32, 48, 64, 256, 512}) {
+      shape.block_size = block_size;
+      EXPECT_EQ(Sequence(table(), shape, 400).attend(350, 50), expected) << block_size;
+    }
+  }
+}
+
+TEST_P(Attention, LaterKeysNeverEnterEvenAsNan) {
+  for (const Shape& shape : shapes()) {
+    Sequence sequence(table(), shape, 300);
+    const auto expected = sequence.attend(240, 59);
+    sequence.spoil(299, std::numeric_limits<float>::quiet_NaN());
+    auto out = sequence.attend(240, 60);
+    out.resize(expected.size());
+    EXPECT_EQ(out, expected);
+  }
+}
+
+TEST_P(Attention, FB167_AWindowOfFourShowsFourKeys) {
+  Shape shape{.heads = 2, .kv_heads = 1, .head_dim = 4, .value_dim = 4, .window = 4};
+  Sequence sequence(table(), shape, 40);
+  // What stands before the window does not count, whatever it is; what stands in it does.
+  const auto expected = sequence.attend(10, 1);
+  EXPECT_EQ(std::vector<float>(expected.begin(), expected.begin() + 4),
+            twin(shape, 10, 0, sequence.scale()));
+  for (int64_t position = 0; position < 7; ++position) sequence.spoil(position, 100.0f);
+  EXPECT_EQ(sequence.attend(10, 1), expected);
+  const auto prefill = sequence.attend(7, 6);
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), prefill.begin() + 3 * 8));
+  const auto chunked = sequence.attend(7, 6, {2, 4});
+  EXPECT_EQ(chunked, prefill);
+  sequence.spoil(7, 100.0f);
+  EXPECT_NE(sequence.attend(10, 1), expected);
+}
+
+RC_GTEST_PROP(AttentionProperty, SameBitsOnEveryIsaAndInEverySplit, ()) {
+  Shape shape;
+  shape.kv_heads = *rc::gen::inRange(1, 3);
+  shape.heads = shape.kv_heads * *rc::gen::inRange(1, 10);
+  shape.head_dim = *rc::gen::inRange(1, 40);
+  shape.value_dim = *rc::gen::inRange(1, 90);
+  shape.block_size = 16 * *rc::gen::inRange(1, 5);
+  shape.dtype = *rc::gen::element(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
+  shape.window = *rc::gen::element<int64_t>(0, 1, 4, 17, 200, 256, 300);
+  const int64_t first = *rc::gen::inRange<int64_t>(0, 520);
+  const int64_t rows = *rc::gen::inRange<int64_t>(1, 20);
+  const auto cuts = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, rows));
+  Sequence scalar(*kernel_table(Isa::kScalar), shape, first + rows);
+  const auto expected = row_by_row(scalar, first, rows);
+  for (const Isa isa : available_isas()) {
+    Sequence sequence(*kernel_table(isa), shape, first + rows);
+    RC_ASSERT(sequence.attend(first, rows, cuts) == expected);
+  }
+}
+
+}  // namespace
+}  // namespace rlgen::kernels

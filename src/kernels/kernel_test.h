@@ -1,0 +1,90 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+
+// What the tests of kernels share.
+namespace rlgen::kernels {
+
+// A test with this fixture runs once for each instruction set that the machine has.
+class OnEachIsa : public testing::TestWithParam<Isa> {
+ protected:
+  const KernelTable& table() const { return *kernel_table(GetParam()); }
+};
+
+inline std::string name_of_isa_case(const testing::TestParamInfo<Isa>& info) {
+  return std::string(isa_name(info.param));
+}
+
+// Equal bits; any NaN equals any other, since processors choose its sign and payload differently.
+template <typename T>
+bool same_bits(T a, T b) {
+  if (a != a || b != b) return a != a && b != b;
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+template <typename T>
+testing::AssertionResult all_same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  if (a.size() != b.size()) return testing::AssertionFailure() << "sizes differ";
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!same_bits(a[i], b[i])) {
+      return testing::AssertionFailure() << "element " << i << ": " << a[i] << " and " << b[i];
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+inline constexpr float kTestInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kTestNan = std::numeric_limits<float>::quiet_NaN();
+
+class TestNumbers {
+ public:
+  explicit TestNumbers(uint64_t seed) : random_(seed) {}
+
+  float between(float low, float high) {
+    return low + (high - low) * static_cast<float>(random_() >> 40) * 0x1p-24f;
+  }
+  std::vector<float> floats(size_t count, float low = -1.0f, float high = 1.0f) {
+    std::vector<float> all(count);
+    for (float& x : all) x = between(low, high);
+    return all;
+  }
+  // Any bit pattern: NaN, infinities and subnormals among them.
+  float any_float() { return std::bit_cast<float>(static_cast<uint32_t>(random_())); }
+  // One of those values that go wrong first.
+  float hostile_float() {
+    static constexpr float kValues[] = {0.0f,
+                                        -0.0f,
+                                        1.0f,
+                                        -1.0f,
+                                        0x1p-149f,
+                                        -0x1p-149f,
+                                        0x1.fffffcp-127f,
+                                        0x1p-126f,
+                                        -0x1p-126f,
+                                        0x1.fffffep127f,
+                                        -0x1.fffffep127f,
+                                        0x1p24f,
+                                        kTestInfinity,
+                                        -kTestInfinity,
+                                        kTestNan,
+                                        0x1.000002p0f};
+    return kValues[random_() % std::size(kValues)];
+  }
+  uint64_t bits() { return random_(); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+}  // namespace rlgen::kernels

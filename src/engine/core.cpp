@@ -1,0 +1,135 @@
+#include "engine/core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/stop_rules.h"
+
+namespace rlgen::engine {
+namespace {
+
+Status check_option(std::string_view name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
+}
+
+Status check_options(const EngineOptions& options, const models::DecoderSpec& spec) {
+  constexpr int64_t kMost = INT32_MAX;
+  RLGEN_RETURN_IF_ERROR(check_option("max_num_seqs", options.max_num_seqs, 1, 1 << 20));
+  RLGEN_RETURN_IF_ERROR(
+      check_option("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 24));
+  RLGEN_RETURN_IF_ERROR(check_option("max_wanted_rows", options.max_wanted_rows, 0, 1 << 24));
+  RLGEN_RETURN_IF_ERROR(check_option("num_threads", options.num_threads, 1, 4096));
+  RLGEN_RETURN_IF_ERROR(check_option("max_model_len", options.limits.max_model_len, 2, kMost));
+  return check_option("vocab_size", options.limits.vocab_size, 1, spec.vocab_rows);
+}
+
+ScheduleLimits schedule_limits(const EngineOptions& options) {
+  constexpr int32_t kWantedRows = 64;
+  return {.max_num_seqs = options.max_num_seqs,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_wanted_rows = options.max_wanted_rows > 0
+                                 ? options.max_wanted_rows
+                                 : std::max(kWantedRows, options.max_num_seqs)};
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& options,
+                                                         EngineParts parts) {
+  RLGEN_RETURN_IF_ERROR(check_options(options, parts.decoder->spec));
+  RLGEN_ASSIGN_OR_RETURN(BlockAllocator allocator,
+                         BlockAllocator::create(parts.kv_memory, parts.kv_layout));
+  return std::unique_ptr<EngineCore>(
+      new EngineCore(options, std::move(parts), std::move(allocator)));
+}
+
+EngineCore::EngineCore(const EngineOptions& options, EngineParts parts, BlockAllocator allocator)
+    : options_(options),
+      parts_(std::move(parts)),
+      allocator_(std::move(allocator)),
+      scheduler_(schedule_limits(options_), &allocator_),
+      pool_(options_.num_threads),
+      scratch_(size_t(pool_.num_threads())) {}
+
+void EngineCore::submit(SequenceRequest request) {
+  const SequenceId id = request.id;
+  Status status = accept(std::move(request));
+  if (status.ok()) return;
+  status = annotate(status, fmt::format("sequence {}", id));
+  finish_unstarted(id, {.reason = FinishReason::kError, .error = std::move(status)});
+}
+
+Status EngineCore::accept(SequenceRequest request) {
+  if (!weights_) {
+    return absl::FailedPreconditionError("the engine has no weights; send an update first");
+  }
+  RLGEN_ASSIGN_OR_RETURN(auto sequence, make_sequence(std::move(request), options_.limits));
+  const SequenceRequest& kept = sequence->request;
+  if (!kept.score_only) {
+    if (!kept.sampling.stop.empty() && !parts_.watchers) {
+      return absl::UnimplementedError(
+          "sampling.stop needs a tokenizer and this engine was started without one");
+    }
+    if (parts_.watchers) {
+      RLGEN_ASSIGN_OR_RETURN(sequence->watcher, parts_.watchers(kept));
+    }
+    if (auto finish = stop_before_start(options_.limits, *sequence)) {
+      finish_unstarted(kept.id, *std::move(finish));
+      return absl::OkStatus();
+    }
+  }
+  RLGEN_RETURN_IF_ERROR(scheduler_.check_fits(sequence->token_limit));
+  sequence->arrival = arrivals_++;
+  scheduler_.add(std::move(sequence));
+  return absl::OkStatus();
+}
+
+void EngineCore::finish_unstarted(SequenceId id, Finish finish) {
+  SequenceEvent event;
+  event.id = id;
+  event.finish = std::move(finish);
+  events_.push_back(std::move(event));
+}
+
+void EngineCore::cancel(SequenceId id) {
+  if (scheduler_.remove(id)) finish_unstarted(id, {.reason = FinishReason::kAbort});
+}
+
+void EngineCore::abort_all(bool started_only) {
+  for (const auto& group : {scheduler_.running(), scheduler_.waiting()}) {
+    for (const Sequence* sequence : group) {
+      if (!started_only || sequence->started) cancel(sequence->request.id);
+    }
+  }
+}
+
+void EngineCore::set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy) {
+  if (policy == KvPolicy::kAbort) abort_all(/*started_only=*/true);
+  if (policy == KvPolicy::kRecompute) retract_all();
+  if (policy == KvPolicy::kKeep) {
+    for (Sequence* sequence : scheduler_.running()) {
+      if (sequence->remaining() > 1) {
+        sequence->drop_kv();
+      } else {
+        sequence->mixed_kv = sequence->computed > 0;
+      }
+    }
+  }
+  weights_ = std::move(weights);
+}
+
+ShardMetrics EngineCore::metrics() const {
+  return {.running = scheduler_.num_running(),
+          .waiting = scheduler_.num_waiting(),
+          .generated_tokens = generated_tokens_,
+          .prompt_tokens = prompt_tokens_,
+          .preemptions = scheduler_.preemptions(),
+          .kv_blocks_used = allocator_.total() - allocator_.free(),
+          .kv_blocks_total = allocator_.total()};
+}
+
+}  // namespace rlgen::engine

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "contract/shard.h"
+#include "engine/kv/block.h"
+#include "engine/request_check.h"
+#include "engine/sample/sampler.h"
+#include "engine/schedule/scheduler.h"
+#include "models/decoder.h"
+
+namespace rlgen::engine {
+
+struct EngineOptions {
+  int32_t max_num_seqs = 64;             // running at once
+  int32_t max_num_batched_tokens = 512;  // rows of one step
+  // Rows of one step whose logits are kept, each vocab_rows float32; 0: 64, or max_num_seqs where
+  // that is more.
+  int32_t max_wanted_rows = 0;
+  int32_t num_threads = 1;
+  RequestLimits limits;
+};
+
+// What an engine stands on.
+struct EngineParts {
+  std::shared_ptr<const models::Decoder> decoder;
+  const kernels::KernelTable* kernels = nullptr;
+  std::shared_ptr<Region> kv_memory;
+  kernels::KvLayout kv_layout;
+  TokenWatcherFactory watchers;  // empty: a request with stop strings is refused
+  EventSink* sink = nullptr;     // outlives the engine
+};
+
+// The engine without its thread: queue, step and weights, all on the caller's thread.
+class EngineCore {
+ public:
+  // kInvalidArgument names an option and its range.
+  static StatusOr<std::unique_ptr<EngineCore>> create(const EngineOptions& options,
+                                                      EngineParts parts);
+
+  // Queues a request, or ends it by an event of the next emission.
+  void submit(SequenceRequest request);
+  void cancel(SequenceId id);
+  // Ends every sequence with "abort"; `started_only`: those that have run.
+  void abort_all(bool started_only);
+  // Drops the KV of running sequences and puts them back into the queue.
+  void retract_all() { scheduler_.retract_all(); }
+
+  // One step: admit, plan, forward, sample, emit. False when there was no row to compute; events
+  // are emitted all the same.
+  bool step(Admission admission);
+
+  // Delivers events that wait, if any.
+  void emit_pending();
+
+  // Serves `weights` from the next step on. With kWait nothing may have started.
+  void set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy);
+
+  const Scheduler& scheduler() const { return scheduler_; }
+  const std::shared_ptr<const models::WeightSet>& weights() const { return weights_; }
+  ShardMetrics metrics() const;
+
+ private:
+  // One row whose logits are wanted, and what came of it.
+  struct WantedRow {
+    Sequence* sequence = nullptr;
+    int32_t position = 0;  // that the row predicts
+    TokenRecord record;
+    Status status;
+  };
+
+  EngineCore(const EngineOptions& options, EngineParts parts, BlockAllocator allocator);
+
+  Status accept(SequenceRequest request);
+  void finish_unstarted(SequenceId id, Finish finish);
+  void finish(Sequence* sequence, Finish finish, SequenceEvent* event);
+
+  void forward(const Plan& plan);
+  void sample(const Plan& plan);
+  void emit(const Plan& plan);
+
+  void add_to_batch(const PlannedRows& planned);
+  void sample_row(WantedRow* row, float* logits, SampleScratch* scratch) const;
+  void apply(const WantedRow& row, SequenceEvent* event);
+  void apply_prompt(const WantedRow& row, SequenceEvent* event);
+  void apply_score(const WantedRow& row, SequenceEvent* event);
+  void apply_token(const WantedRow& row, SequenceEvent* event);
+
+  const EngineOptions options_;
+  const EngineParts parts_;
+  BlockAllocator allocator_;
+  Scheduler scheduler_;
+  ThreadPool pool_;
+  std::shared_ptr<const models::WeightSet> weights_;
+  uint64_t arrivals_ = 0;
+
+  // Reused from step to step.
+  models::StepBatch batch_;
+  models::Workspace workspace_;
+  std::vector<float> logits_;  // [wanted rows, vocab_rows]
+  std::vector<WantedRow> wanted_;
+  std::vector<SampleScratch> scratch_;  // one per thread
+  EventBatch events_;
+
+  int64_t generated_tokens_ = 0;
+  int64_t prompt_tokens_ = 0;
+};
+
+}  // namespace rlgen::engine

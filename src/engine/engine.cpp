@@ -1,0 +1,227 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace rlgen::engine {
+namespace {
+
+Status shut_down() { return absl::UnavailableError("the engine is shut down"); }
+
+std::string_view pause_mode_name(PauseMode mode) {
+  switch (mode) {
+    case PauseMode::kKeep:
+      return "keep";
+    case PauseMode::kWait:
+      return "wait";
+    case PauseMode::kAbort:
+      return "abort";
+    case PauseMode::kRetract:
+      break;
+  }
+  return "retract";
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, EngineParts parts) {
+  std::unique_ptr<Engine> engine(new Engine(parts.sink));
+  parts.sink = engine.get();
+  RLGEN_ASSIGN_OR_RETURN(engine->core_, EngineCore::create(options, std::move(parts)));
+  engine->publish();
+  engine->thread_ = std::jthread([raw = engine.get()] { raw->run(); });
+  return engine;
+}
+
+Engine::~Engine() { shutdown(); }
+
+void Engine::shutdown() {
+  std::call_once(stopped_, [&] {
+    mailbox_.close();
+    if (thread_.joinable()) thread_.join();
+  });
+}
+
+void Engine::run() {
+  while (true) {
+    run_commands();
+    if (mailbox_.closed()) break;
+    if (can_step() && core_->step(gate_.admission())) ++steps_;
+    core_->emit_pending();
+    settle();
+    publish();
+  }
+  stop_all();
+}
+
+bool Engine::can_step() const {
+  if (gate_.frozen()) return false;
+  const Scheduler& scheduler = core_->scheduler();
+  if (gate_.admission() == Admission::kStarted) return scheduler.num_started() > 0;
+  return scheduler.num_running() + scheduler.num_waiting() > 0;
+}
+
+void Engine::run_commands() {
+  for (auto& command : mailbox_.take(/*block=*/!can_step())) command();
+  core_->emit_pending();
+  settle();
+  publish();
+}
+
+// Answers those who wait for the started sequences to finish.
+void Engine::settle() {
+  if (core_->scheduler().num_started() > 0) return;
+  for (PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
+    core_->set_weights(std::move(flip.weights), KvPolicy::kWait);
+    flip.reply->set_value(absl::OkStatus());
+  }
+  for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) {
+    reply->set_value(absl::OkStatus());
+  }
+}
+
+void Engine::publish() {
+  std::lock_guard lock(mutex_);
+  metrics_ = core_->metrics();
+  paused_ = gate_.paused.has_value();
+  has_weights_ = core_->weights() != nullptr;
+}
+
+void Engine::stop_all() {
+  for (auto& command : mailbox_.take(/*block=*/false)) command();
+  core_->abort_all(/*started_only=*/false);
+  core_->emit_pending();
+  for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) reply->set_value(shut_down());
+  for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
+    flip.reply->set_value(shut_down());
+  }
+  publish();
+}
+
+void Engine::on_events(EventBatch events) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const SequenceEvent& event : events) {
+      if (event.finish) in_flight_.erase(event.id);
+    }
+  }
+  sink_->on_events(std::move(events));
+}
+
+Status Engine::submit(std::vector<SequenceRequest> requests) {
+  std::lock_guard lock(mutex_);
+  if (requests.empty()) return mailbox_.closed() ? shut_down() : absl::OkStatus();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (in_flight_.insert(requests[i].id).second) continue;
+    for (size_t k = 0; k < i; ++k) in_flight_.erase(requests[k].id);
+    return absl::InvalidArgumentError(
+        fmt::format("sequence {} is in flight already; ids are unique", requests[i].id));
+  }
+  std::vector<SequenceId> ids;
+  for (const SequenceRequest& request : requests) ids.push_back(request.id);
+  const bool posted = mailbox_.post([this, requests = std::move(requests)]() mutable {
+    for (SequenceRequest& request : requests) core_->submit(std::move(request));
+  });
+  if (posted) return absl::OkStatus();
+  for (const SequenceId id : ids) in_flight_.erase(id);
+  return shut_down();
+}
+
+Status Engine::cancel(std::span<const SequenceId> ids) {
+  const bool posted = mailbox_.post([this, ids = std::vector<SequenceId>(ids.begin(), ids.end())] {
+    for (const SequenceId id : ids) core_->cancel(id);
+  });
+  return posted ? absl::OkStatus() : shut_down();
+}
+
+Status Engine::call(std::function<void(Reply)> command) {
+  const auto reply = std::make_shared<std::promise<Status>>();
+  std::future<Status> answer = reply->get_future();
+  if (!mailbox_.post([command = std::move(command), reply] { command(reply); })) return shut_down();
+  return answer.get();
+}
+
+Status Engine::pause(PauseMode mode) {
+  return call([this, mode](Reply reply) { do_pause(mode, std::move(reply)); });
+}
+
+Status Engine::resume() {
+  return call([this](Reply reply) {
+    do_resume();
+    reply->set_value(absl::OkStatus());
+  });
+}
+
+Status Engine::set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy) {
+  return call([this, weights = std::move(weights), policy](Reply reply) {
+    do_set_weights(weights, policy, std::move(reply));
+  });
+}
+
+void Engine::do_pause(PauseMode mode, Reply reply) {
+  if (gate_.paused && *gate_.paused != mode) {
+    reply->set_value(absl::FailedPreconditionError(
+        fmt::format("pause({}): paused with {} already; resume first", pause_mode_name(mode),
+                    pause_mode_name(*gate_.paused))));
+    return;
+  }
+  gate_.paused = mode;
+  if (mode == PauseMode::kWait) {
+    gate_.waiting_pauses.push_back(std::move(reply));
+    return;
+  }
+  freeze(mode);
+  reply->set_value(absl::OkStatus());
+}
+
+void Engine::freeze(PauseMode mode) {
+  if (mode == PauseMode::kAbort) core_->abort_all(/*started_only=*/false);
+  if (mode == PauseMode::kRetract) core_->retract_all();
+  if (core_->scheduler().num_started() == 0) return;
+  for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
+    flip.reply->set_value(absl::FailedPreconditionError(
+        "a pause froze the sequences that the update waits for; resume and commit again, or begin "
+        "an update with another kv_policy"));
+  }
+}
+
+void Engine::do_resume() {
+  gate_.paused.reset();
+  for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) {
+    reply->set_value(absl::CancelledError("resume came before the running sequences were done"));
+  }
+}
+
+void Engine::do_set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy,
+                            Reply reply) {
+  const auto& served = core_->weights();
+  if (served && served->serial() == weights->serial()) {
+    reply->set_value(absl::OkStatus());
+    return;
+  }
+  if (policy != KvPolicy::kWait) {
+    core_->set_weights(std::move(weights), policy);
+    reply->set_value(absl::OkStatus());
+    return;
+  }
+  if (gate_.frozen() && core_->scheduler().num_started() > 0) {
+    reply->set_value(absl::FailedPreconditionError(
+        "kv_policy wait cannot end while a pause freezes running sequences; resume first or begin "
+        "an update with another kv_policy"));
+    return;
+  }
+  gate_.waiting_flips.push_back({std::move(weights), std::move(reply)});
+}
+
+ShardHealth Engine::health() const {
+  std::lock_guard lock(mutex_);
+  return {.serving = !mailbox_.closed() && has_weights_, .paused = paused_, .steps = steps_};
+}
+
+ShardMetrics Engine::metrics() const {
+  std::lock_guard lock(mutex_);
+  return metrics_;
+}
+
+}  // namespace rlgen::engine

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/float_mode.h"
+#include "engine/core.h"
+#include "engine/stop_rules.h"
+
+namespace rlgen::engine {
+
+bool EngineCore::step(Admission admission) {
+  const ScopedFloatMode mode(FloatMode::kGradual);
+  scheduler_.admit(admission);
+  const Plan plan = scheduler_.plan();
+  forward(plan);
+  sample(plan);
+  emit(plan);
+  return !plan.empty();
+}
+
+void EngineCore::add_to_batch(const PlannedRows& planned) {
+  Sequence& sequence = *planned.sequence;
+  const int32_t first = sequence.computed;
+  if (first == 0) sequence.oldest_kv = weights_->version();
+  const auto first_row = int64_t(batch_.token_ids.size());
+  batch_.sequences.push_back({.block_table = sequence.block_table,
+                              .first_row = first_row,
+                              .rows = planned.rows,
+                              .first_position = first});
+  for (int32_t row = first; row < first + planned.rows; ++row) {
+    batch_.token_ids.push_back(sequence.tokens[size_t(row)]);
+    if (!sequence.wants(row)) continue;
+    batch_.wanted_rows.push_back(int32_t(first_row) + row - first);
+    wanted_.push_back({.sequence = &sequence, .position = row + 1, .record = {}, .status = {}});
+  }
+}
+
+void EngineCore::forward(const Plan& plan) {
+  batch_.token_ids.clear();
+  batch_.sequences.clear();
+  batch_.wanted_rows.clear();
+  wanted_.clear();
+  if (plan.empty()) return;
+  for (const PlannedRows& planned : plan) add_to_batch(planned);
+  const size_t needed = wanted_.size() * size_t(parts_.decoder->spec.vocab_rows);
+  if (logits_.size() < needed) logits_.resize(needed);
+  models::forward(*parts_.decoder, *weights_, batch_, allocator_.view(), {parts_.kernels, &pool_},
+                  &workspace_, logits_.data());
+}
+
+void EngineCore::sample(const Plan&) {
+  const auto vocab_rows = size_t(parts_.decoder->spec.vocab_rows);
+  pool_.run(int64_t(wanted_.size()), [&](int64_t row, int thread) {
+    sample_row(&wanted_[size_t(row)], logits_.data() + size_t(row) * vocab_rows,
+               &scratch_[size_t(thread)]);
+  });
+}
+
+void EngineCore::sample_row(WantedRow* row, float* logits, SampleScratch* scratch) const {
+  const Sequence& sequence = *row->sequence;
+  const std::span<const int32_t> tokens(sequence.tokens);
+  const auto position = size_t(row->position);
+  SampleRow input{.logits = {logits, size_t(parts_.decoder->spec.vocab_rows)},
+                  .vocab_size = options_.limits.vocab_size,
+                  .params = &sequence.request.sampling,
+                  .stop_ids = sequence.stop_ids,
+                  .sample_index = sequence.request.sample_index,
+                  .position = row->position};
+  if (row->position < sequence.prompt_len) {
+    input.params = &sequence.prompt_sampling;
+    input.prompt = tokens.first(position);
+    input.stop_ids = {};
+  } else {
+    const auto output_begin = size_t(sequence.output_begin());
+    input.prompt = tokens.first(output_begin);
+    input.output = tokens.subspan(output_begin, position - output_begin);
+  }
+  row->status = position < tokens.size()
+                    ? score_token(*parts_.kernels, input, tokens[position], scratch, &row->record)
+                    : sample_token(*parts_.kernels, input, scratch, &row->record);
+  row->record.version = weights_->version();
+  row->record.oldest_kv = sequence.oldest_kv;
+}
+
+void EngineCore::emit(const Plan& plan) {
+  size_t next = 0;
+  for (const PlannedRows& planned : plan) {
+    Sequence* sequence = planned.sequence;
+    const bool output_row = planned.wanted > 0 && sequence->remaining() == planned.rows &&
+                            int32_t(sequence->tokens.size()) > sequence->prompt_len;
+    prompt_tokens_ += planned.rows - (output_row && !sequence->request.score_only ? 1 : 0);
+    sequence->computed += planned.rows;
+    SequenceEvent event;
+    event.id = sequence->request.id;
+    for (int32_t i = 0; i < planned.wanted; ++i) {
+      const WantedRow& row = wanted_[next++];
+      if (!event.finish) apply(row, &event);
+    }
+    const bool news = event.finish || !event.tokens.empty() || !event.prompt.empty();
+    if (event.finish) scheduler_.remove(event.id);
+    if (news) events_.push_back(std::move(event));
+  }
+  emit_pending();
+}
+
+void EngineCore::emit_pending() {
+  if (events_.empty()) return;
+  parts_.sink->on_events(std::exchange(events_, {}));
+}
+
+void EngineCore::apply(const WantedRow& row, SequenceEvent* event) {
+  if (!row.status.ok()) {
+    const Status status =
+        annotate(row.status, fmt::format("sequence {}, position {}", event->id, row.position));
+    event->finish = Finish{.reason = FinishReason::kError, .error = status};
+    return;
+  }
+  if (row.position < row.sequence->prompt_len) return apply_prompt(row, event);
+  if (row.sequence->request.score_only) return apply_score(row, event);
+  apply_token(row, event);
+}
+
+void EngineCore::apply_prompt(const WantedRow& row, SequenceEvent* event) {
+  Sequence* sequence = row.sequence;
+  sequence->prompt_records.push_back(row.record);
+  sequence->next_prompt = row.position + 1;
+  if (sequence->next_prompt == sequence->prompt_len) {
+    event->prompt = std::exchange(sequence->prompt_records, {});
+  }
+}
+
+void EngineCore::apply_score(const WantedRow& row, SequenceEvent* event) {
+  Sequence* sequence = row.sequence;
+  event->tokens.push_back(row.record);
+  sequence->next_score = row.position + 1;
+  if (sequence->next_score == int32_t(sequence->tokens.size())) {
+    event->finish = Finish{.reason = FinishReason::kStop};
+  }
+}
+
+void EngineCore::apply_token(const WantedRow& row, SequenceEvent* event) {
+  Sequence* sequence = row.sequence;
+  event->tokens.push_back(row.record);
+  sequence->tokens.push_back(row.record.token);
+  ++generated_tokens_;
+  event->finish = stop_at_token(options_.limits, *sequence, row.position);
+  if (!event->finish) event->finish = stop_at_length(options_.limits, *sequence);
+}
+
+}  // namespace rlgen::engine

@@ -126,6 +126,12 @@ struct KernelTable {
   // count[bin] += 1 and, with `mass` not null, mass[bin] += p[i], in index order.
   void (*row_histogram)(const float* p, int64_t n, const HistogramLevel& level, int32_t* count,
                         double* mass);
+
+  // For measuring the machine: peak_fma does rounds * peak_flops floating-point operations in
+  // registers; peak_read adds up n floats, n a multiple of 64. Both write 16 floats to `out`.
+  void (*peak_fma)(int64_t rounds, float* out);
+  int64_t peak_flops = 0;
+  void (*peak_read)(const float* x, int64_t n, float* out);
 };
 
 }  // namespace rlgen::kernels

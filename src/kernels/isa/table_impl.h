@@ -6,6 +6,7 @@
 #include "kernels/elementwise_impl.h"
 #include "kernels/kernel_args.h"
 #include "kernels/linear_impl.h"
+#include "kernels/peak_impl.h"
 #include "kernels/row_impl.h"
 #include "kernels/shared.h"
 
@@ -29,6 +30,9 @@ const KernelTable* table() {
       .row_divide = row_divide,
       .row_keep = row_keep,
       .row_histogram = row_histogram,
+      .peak_fma = peak_fma,
+      .peak_flops = kPeakFlops,
+      .peak_read = peak_read,
   };
   return &kTable;
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/simd/macros.h"
+
+// Loops that do nothing but what the machine does fastest; `rlgen bench` measures its limits with
+// them.
+namespace rlgen::kernels::RLGEN_ISA {
+
+// As many sums as the matrix product keeps, so that the loop waits for no result.
+constexpr int kPeakSums = kGemmRows * gemm_tiles(kGemmRows);
+constexpr int64_t kPeakFlops = int64_t{2} * 16 * kPeakSums;
+
+[[maybe_unused]] static void peak_fma(int64_t rounds, float* out) {
+  const F32x16 half = broadcast(0.5f);
+  F32x16 sums[kPeakSums];
+  for (int i = 0; i < kPeakSums; ++i) sums[i] = broadcast(float(i));
+  for (int64_t round = 0; round < rounds; ++round) {
+    RLGEN_UNROLL
+    for (int i = 0; i < kPeakSums; ++i) sums[i] = fma(sums[i], half, half);
+  }
+  F32x16 total = zero();
+  for (int i = 0; i < kPeakSums; ++i) total = total + sums[i];
+  store(total, out);
+}
+
+[[maybe_unused]] static void peak_read(const float* x, int64_t n, float* out) {
+  F32x16 sums[4] = {zero(), zero(), zero(), zero()};
+  for (int64_t i = 0; i + 64 <= n; i += 64) {
+    for (int j = 0; j < 4; ++j) sums[j] = sums[j] + load(x + i + 16 * j);
+  }
+  store((sums[0] + sums[1]) + (sums[2] + sums[3]), out);
+}
+
+}  // namespace rlgen::kernels::RLGEN_ISA

@@ -209,8 +209,9 @@ void Generation::on_events(EventBatch events) {
     for (SequenceEvent& event : events) take(std::move(event), &news, &rejected);
   }
   for (News& item : news) {
-    if (!item.tokens.empty() && item.observer->on_tokens) {
-      item.observer->on_tokens(item.sample, item.tokens);
+    if (item.observer->on_tokens && (item.rollout || !item.tokens.empty())) {
+      const Finish* const finish = item.rollout ? &item.rollout->finish : nullptr;
+      item.observer->on_tokens(item.sample, item.tokens, finish);
     }
     if (item.rollout && item.observer->on_rollout) {
       item.observer->on_rollout(*std::move(item.rollout));

@@ -52,7 +52,9 @@ struct GenerationRequest {
 // Where the news of one request go. Both are called from a shard's thread, for one step at a time,
 // and must return soon; they may call submit and cancel.
 struct RequestObserver {
-  std::function<void(int32_t sample, std::span<const TokenRecord> tokens)> on_tokens;
+  // What came of one sample; `finish` is not null with the last of it.
+  std::function<void(int32_t sample, std::span<const TokenRecord> tokens, const Finish* finish)>
+      on_tokens;
   std::function<void(Rollout rollout)> on_rollout;  // once a sample, without text
 };
 

@@ -215,13 +215,14 @@ TEST_F(GenerationTest, TokensStreamInOrder) {
   auto tokens = std::make_shared<std::vector<int32_t>>();
   auto done = std::make_shared<std::promise<void>>();
   RequestObserver observer;
-  observer.on_tokens = [tokens](int32_t, std::span<const TokenRecord> news) {
+  observer.on_tokens = [tokens](int32_t, std::span<const TokenRecord> news, const Finish* finish) {
+    if (finish != nullptr) tokens->push_back(-1);
     for (const TokenRecord& record : news) tokens->push_back(record.token);
   };
   observer.on_rollout = [done](Rollout) { done->set_value(); };
   ASSERT_TRUE(generation->submit(request(), observer).ok());
   ASSERT_EQ(done->get_future().wait_for(seconds(20)), std::future_status::ready);
-  EXPECT_THAT(*tokens, ElementsAre(100, 3));
+  EXPECT_THAT(*tokens, ElementsAre(100, -1, 3));
 }
 
 TEST_F(GenerationTest, CancelEndsWithAbort) {

@@ -34,7 +34,7 @@ class Resume : public testing::Test {
     rollout.prompt_token_ids = {1};
     rollout.sampling = params();
     rollout.numerics = "n";
-    return *write_rollout_line(rollout, run_seed) + "\n";
+    return *write_rollout_line(rollout, {.seed = run_seed}) + "\n";
   }
   static SamplingParams params() {
     SamplingParams sampling;
@@ -89,7 +89,8 @@ TEST_F(Resume, AFullDiskIsAnErrorAndStaysOne) {
 
 TEST_F(Resume, GivesTheSamplesThatAreLeft) {
   write(line("a", 1) + line("b", 0) + line("b", 1) + line("b", 2) +
-        write_failed_prompt({.id = "c", .input_line = 6, .error = absl::InternalError("e")}, 5) +
+        write_failed_prompt({.id = "c", .input_line = 6, .error = absl::InternalError("e")},
+                            {.seed = 5}) +
         "\n");
   const auto work = read_work();
   ASSERT_TRUE(work.ok()) << work.status();

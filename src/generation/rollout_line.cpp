@@ -148,7 +148,7 @@ void add_side_values(const Rollout& rollout, LineText* line) {
 
 }  // namespace
 
-StatusOr<std::string> write_rollout_line(const Rollout& rollout, int64_t run_seed) {
+StatusOr<std::string> write_rollout_line(const Rollout& rollout, const RunFacts& run) {
   RLGEN_RETURN_IF_ERROR(check_finite(rollout));
   const bool failed = rollout.finish.reason == FinishReason::kError;
   LineText line;
@@ -160,13 +160,13 @@ StatusOr<std::string> write_rollout_line(const Rollout& rollout, int64_t run_see
   line.add_raw("logprobs", logprobs_text(rollout.tokens));
   line.add_text("logprobs_mode", logprobs_mode_name(rollout.sampling.logprobs_mode));
   if (!failed) add_side_values(rollout, &line);
-  line.add_text("text", rollout.text);
+  line.add("text", run.has_text ? ordered_json(rollout.text) : ordered_json());
   line.add_text("finish_reason", finish_reason_name(rollout.finish.reason));
   line.add("stop_reason", stop_reason_json(rollout.finish.stop_reason));
   line.add_flag("truncated", rollout.truncated());
   line.add_flag("context_full", rollout.finish.context_full);
   line.add("seed", rollout.sampling.seed ? ordered_json(*rollout.sampling.seed) : ordered_json());
-  line.add_number("run_seed", run_seed);
+  line.add_number("run_seed", run.seed);
   line.add("weight_version",
            rollout.tokens.empty() ? ordered_json() : ordered_json(rollout.tokens[0].version));
   line.add("weight_versions", spans_json(rollout));
@@ -176,14 +176,14 @@ StatusOr<std::string> write_rollout_line(const Rollout& rollout, int64_t run_see
   return line.finish();
 }
 
-std::string write_failed_prompt(const FailedPrompt& failed, int64_t run_seed) {
+std::string write_failed_prompt(const FailedPrompt& failed, const RunFacts& run) {
   LineText line;
   line.add_number("schema", kRolloutSchema);
   line.add_text("id", failed.id);
   line.add_raw("sample", "null");
   line.add_number("input_line", failed.input_line);
   line.add_text("finish_reason", finish_reason_name(FinishReason::kError));
-  line.add_number("run_seed", run_seed);
+  line.add_number("run_seed", run.seed);
   line.add("error", error_json(failed.error));
   return line.finish();
 }

@@ -14,9 +14,15 @@ namespace rlgen::generation {
 // Version of the line format, key "schema". docs/rollouts.md describes it.
 inline constexpr int32_t kRolloutSchema = 1;
 
-// A rollout as one line of JSON without the line end. `run_seed` is what the line's seed followed
-// from. kInternal names the position of a log-probability that is not finite: no such line exists.
-StatusOr<std::string> write_rollout_line(const Rollout& rollout, int64_t run_seed);
+// What every line of a run says of it.
+struct RunFacts {
+  int64_t seed = 0;      // that the lines' seeds follow from
+  bool has_text = true;  // false: the model has no tokenizer, and "text" is null
+};
+
+// A rollout as one line of JSON without the line end. kInternal names the position of a
+// log-probability that is not finite: no such line exists.
+StatusOr<std::string> write_rollout_line(const Rollout& rollout, const RunFacts& run);
 
 // A prompt that could not be rolled out at all: "sample" is null, "input_line" the line's number
 // in the prompts file, from 0.
@@ -25,7 +31,7 @@ struct FailedPrompt {
   int64_t input_line = 0;
   Status error;
 };
-std::string write_failed_prompt(const FailedPrompt& failed, int64_t run_seed);
+std::string write_failed_prompt(const FailedPrompt& failed, const RunFacts& run);
 
 // What --resume needs of a line that is already there.
 struct StoredLine {

@@ -31,7 +31,7 @@ Rollout example() {
 }
 
 json written(const Rollout& rollout) {
-  const auto line = write_rollout_line(rollout, 11);
+  const auto line = write_rollout_line(rollout, {.seed = 11});
   EXPECT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(line->find('\n'), std::string::npos);
   return json::parse(*line);
@@ -62,6 +62,11 @@ TEST(RolloutLine, HasEveryField) {
   EXPECT_FALSE(line.contains("prompt_logprobs"));
 }
 
+TEST(RolloutLine, WithoutATokenizerThereIsNoText) {
+  const auto line = write_rollout_line(example(), {.seed = 1, .has_text = false});
+  EXPECT_EQ(json::parse(*line)["text"], nullptr);
+}
+
 TEST(RolloutLine, FB203_SideValuesAsAskedFor) {
   Rollout rollout = example();
   rollout.sampling.logprobs = 2;
@@ -81,11 +86,11 @@ TEST(RolloutLine, FB203_SideValuesAsAskedFor) {
 TEST(RolloutLine, FB008_NoLineWithoutALogprob) {
   Rollout rollout = example();
   rollout.tokens[1].logprob = std::numeric_limits<float>::quiet_NaN();
-  const auto line = write_rollout_line(rollout, 0);
+  const auto line = write_rollout_line(rollout, {});
   EXPECT_THAT(message_of(line.status()), HasSubstr("token 1"));
   rollout = example();
   rollout.prompt = {{.token = 2, .logprob = -std::numeric_limits<float>::infinity()}};
-  EXPECT_THAT(message_of(write_rollout_line(rollout, 0).status()), HasSubstr("prompt position 1"));
+  EXPECT_THAT(message_of(write_rollout_line(rollout, {}).status()), HasSubstr("prompt position 1"));
 }
 
 TEST(RolloutLine, ErrorsHaveACodeAndAMessage) {
@@ -100,7 +105,7 @@ TEST(RolloutLine, ErrorsHaveACodeAndAMessage) {
 }
 
 TEST(RolloutLine, StoredLineReadsBack) {
-  const auto line = read_stored_line(*write_rollout_line(example(), 11));
+  const auto line = read_stored_line(*write_rollout_line(example(), {.seed = 11}));
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(line->id, "a\"b");
   EXPECT_EQ(line->sample, 2);
@@ -114,7 +119,7 @@ TEST(RolloutLine, StoredLineReadsBack) {
 
 TEST(RolloutLine, StoredFailedPromptReadsBack) {
   const auto line = read_stored_line(write_failed_prompt(
-      {.id = "x", .input_line = 4, .error = absl::InvalidArgumentError("no")}, 11));
+      {.id = "x", .input_line = 4, .error = absl::InvalidArgumentError("no")}, {.seed = 11}));
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_TRUE(line->failed);
   EXPECT_FALSE(line->sample.has_value());
@@ -136,7 +141,7 @@ TEST(RolloutLine, StrangeLinesAreDataLoss) {
 }
 
 TEST(RolloutLine, ScoreReadsWhatGenerateWrote) {
-  const auto object = parse_json_line(*write_rollout_line(example(), 11));
+  const auto object = parse_json_line(*write_rollout_line(example(), {.seed = 11}));
   const auto line = read_score_line(*object);
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(line->token_ids, (std::vector<int32_t>{5, 6}));

@@ -1,0 +1,316 @@
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <deque>
+#include <nlohmann/json.hpp>
+
+#include "cli/sampling_options.h"
+
+namespace rlgen::cli {
+namespace {
+
+constexpr char kAbout[] = "rlgen - rollouts for reinforcement learning of language models";
+constexpr char kVersion[] = "rlgen 0.1.0";
+
+Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
+
+// Strings as CLI11 delivers them, for options whose values are read here.
+struct RawSampling {
+  const SamplingOption* option = nullptr;
+  CLI::Option* handle = nullptr;
+  std::vector<std::string> values;
+  bool flag = false;
+};
+
+struct RawOptions {
+  std::string logprobs_mode;
+  std::string log_level = "info";
+  std::string generation_config = "none";
+  std::string prompt;
+  std::string seed;
+  std::deque<RawSampling> sampling;
+};
+
+StatusOr<nlohmann::json> read_number(std::string_view option, const std::string& text) {
+  const char* const end = text.data() + text.size();
+  int64_t whole = 0;
+  if (const auto read = std::from_chars(text.data(), end, whole);
+      read.ec == std::errc() && read.ptr == end) {
+    return nlohmann::json(whole);
+  }
+  double value = 0.0;
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec == std::errc() && read.ptr == end && std::isfinite(value)) {
+    return nlohmann::json(value);
+  }
+  return usage_error(fmt::format("{} is \"{}\"; it must be a finite number", option, text));
+}
+
+StatusOr<nlohmann::json> read_value(const RawSampling& raw) {
+  const SamplingOption& option = *raw.option;
+  switch (option.kind) {
+    case SamplingKind::kFlag:
+      return nlohmann::json(true);
+    case SamplingKind::kText:
+      return nlohmann::json(raw.values.front());
+    case SamplingKind::kTextList:
+      return nlohmann::json(raw.values);
+    case SamplingKind::kNumber:
+      return read_number(option.name, raw.values.front());
+    case SamplingKind::kIdList:
+      break;
+  }
+  auto ids = nlohmann::json::array();
+  for (const std::string& text : raw.values) {
+    RLGEN_ASSIGN_OR_RETURN(auto id, read_number(option.name, text));
+    ids.push_back(std::move(id));
+  }
+  return ids;
+}
+
+StatusOr<std::vector<GivenSampling>> read_sampling(const RawOptions& raw) {
+  std::vector<GivenSampling> given;
+  for (const RawSampling& item : raw.sampling) {
+    if (item.handle->count() == 0) continue;
+    RLGEN_ASSIGN_OR_RETURN(const nlohmann::json value, read_value(item));
+    given.push_back({.option = std::string(item.option->name),
+                     .key = std::string(item.option->key),
+                     .json = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)});
+  }
+  return given;
+}
+
+StatusOr<LogLevel> read_log_level(const std::string& name) {
+  if (name == "debug") return LogLevel::kDebug;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "error") return LogLevel::kError;
+  return usage_error(
+      fmt::format("--log-level is \"{}\"; it must be debug, info, warning or error", name));
+}
+
+void add_engine_options(CLI::App* app, EngineOptions* options, RawOptions* raw) {
+  ShardSpec& spec = options->spec;
+  const auto positive = CLI::Range(1, std::numeric_limits<int32_t>::max(), "INT above 0");
+  const auto not_negative = CLI::Range(0, std::numeric_limits<int32_t>::max(), "INT of 0 or more");
+  app->add_option("--model", spec.model,
+                  "Hugging Face folder, or a repository id that is in the local cache")
+      ->required();
+  app->add_option("--threads", spec.num_threads, "threads (0: every usable CPU)")
+      ->check(not_negative);
+  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, neon")
+      ->capture_default_str();
+  app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
+      ->capture_default_str();
+  app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
+                  "type of cached keys and values; auto: float32")
+      ->capture_default_str();
+  app->add_option("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes,
+                  "memory for keys and values (0: by need and free memory)")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max(), "INT of 0 or more"));
+  app->add_option("--block-size", spec.block_size, "keys of one cache block, a multiple of 16")
+      ->check(positive)
+      ->capture_default_str();
+  app->add_option("--max-num-seqs", spec.max_num_seqs, "sequences running at once")
+      ->check(positive)
+      ->capture_default_str();
+  app->add_option("--max-num-batched-tokens", spec.max_num_batched_tokens, "rows of one step")
+      ->check(positive)
+      ->capture_default_str();
+  app->add_option("--max-model-len", spec.max_model_len,
+                  "context length (0: the model's max_position_embeddings)")
+      ->check(not_negative);
+  app->add_option("--log-level", raw->log_level, "debug, info, warning or error")
+      ->capture_default_str();
+}
+
+void add_sampling_options(CLI::App* app, RawOptions* raw) {
+  for (const SamplingOption& option : sampling_options()) {
+    RawSampling& item = raw->sampling.emplace_back();
+    item.option = &option;
+    const std::string name(option.name);
+    const std::string help(option.help);
+    if (option.kind == SamplingKind::kFlag) {
+      item.handle = app->add_flag(name, item.flag, help);
+      continue;
+    }
+    item.handle = app->add_option(name, item.values, help);
+    const bool list =
+        option.kind == SamplingKind::kTextList || option.kind == SamplingKind::kIdList;
+    if (!list) item.handle->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+}
+
+void add_generate(CLI::App* app, GenerateOptions* options, RawOptions* raw) {
+  add_engine_options(app, &options->engine, raw);
+  app->add_option("--prompts", options->prompts, "JSONL file of prompts");
+  app->add_option("--prompt", raw->prompt, "one prompt, streamed to the terminal");
+  app->add_flag("--chat", options->chat, "--prompt is a user's message: use the chat template");
+  app->add_option("--output", options->output, "JSONL file for the rollouts");
+  app->add_flag("--resume", options->resume, "go on with an output file that exists");
+  app->add_flag("--overwrite", options->overwrite, "replace an output file that exists");
+  app->add_flag("--table", options->table, "print a table of the rollouts at the end");
+  app->add_option("--generation-config", raw->generation_config,
+                  "sampling defaults: none (neutral) or model (its generation_config.json)")
+      ->capture_default_str();
+  app->add_option("--seed", raw->seed,
+                  "seed of the run, from which every prompt's follows (drawn and stored)");
+  add_sampling_options(app, raw);
+}
+
+void add_score(CLI::App* app, ScoreOptions* options, RawOptions* raw) {
+  add_engine_options(app, &options->engine, raw);
+  app->add_option("--input", options->input, "JSONL file with prompt_token_ids and token_ids")
+      ->required();
+  app->add_option("--output", options->output, "JSONL file for the scored lines")->required();
+  app->add_flag("--overwrite", options->overwrite, "replace an output file that exists");
+  app->add_option("--logprobs-mode", raw->logprobs_mode,
+                  "raw, tempered or processed (each line's own)");
+}
+
+void add_inspect(CLI::App* app, InspectOptions* options, RawOptions* raw) {
+  add_engine_options(app, &options->engine, raw);
+  app->add_flag("--tensors", options->tensors, "list every tensor of the checkpoint");
+  app->add_flag("--checksums", options->checksums, "with --tensors: hash each tensor's bytes");
+  app->add_flag("--json", options->json, "print JSON");
+}
+
+void add_bench(CLI::App* app, BenchOptions* options, RawOptions* raw) {
+  add_engine_options(app, &options->engine, raw);
+  app->add_option("--repeats", options->repeats, "runs of each row; the best one counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--prefill-tokens", options->prefill_tokens, "prompt length of a prefill row")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--decode-tokens", options->decode_tokens, "tokens of a decode row")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--json", options->json, "file for the figures as JSON");
+}
+
+StatusOr<int64_t> read_seed(const std::string& text) {
+  int64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, seed);
+  if (read.ec == std::errc() && read.ptr == end && seed >= 0) return seed;
+  return usage_error(
+      fmt::format("--seed is \"{}\"; it must be a whole number from 0 to 2^63 - 1", text));
+}
+
+Status check_generate(const CLI::App& app, const RawOptions& raw, GenerateOptions* options) {
+  const bool one = app.count("--prompt") > 0;
+  if (one == (app.count("--prompts") > 0)) {
+    return usage_error("exactly one of --prompts FILE and --prompt TEXT must be given");
+  }
+  if (one) options->prompt = raw.prompt;
+  if (options->chat && !one) return usage_error("--chat belongs to --prompt");
+  if (one && (app.count("--output") > 0 || options->table)) {
+    return usage_error(
+        "--prompt streams to the terminal; --output and --table belong to --prompts");
+  }
+  if (!one && options->output.empty() && !options->table) {
+    return usage_error("--prompts needs --output FILE (or --table)");
+  }
+  if (options->resume && options->overwrite) {
+    return usage_error("--resume and --overwrite exclude each other");
+  }
+  if ((options->resume || options->overwrite) && options->output.empty()) {
+    return usage_error("--resume and --overwrite belong to --output");
+  }
+  if (raw.generation_config == "model") {
+    options->generation_config = GenerationConfigUse::kModel;
+  } else if (raw.generation_config != "none") {
+    return usage_error(fmt::format("--generation-config is \"{}\"; it must be none or model",
+                                   raw.generation_config));
+  }
+  if (app.count("--seed") > 0) {
+    RLGEN_ASSIGN_OR_RETURN(options->seed, read_seed(raw.seed));
+  }
+  RLGEN_ASSIGN_OR_RETURN(options->sampling, read_sampling(raw));
+  return apply_sampling(command_line_defaults(), options->sampling).status();
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+// The program's options with one set of raw values for each command.
+struct Program {
+  CLI::App app{kAbout, "rlgen"};
+  RawOptions raw[5];
+  GenerateOptions generate;
+  ScoreOptions score;
+  InspectOptions inspect;
+  BenchOptions bench;
+  SelftestOptions selftest;
+
+  Program() {
+    app.set_version_flag("--version", kVersion);
+    app.require_subcommand(1);
+    add_generate(app.add_subcommand("generate", "roll out prompts"), &generate, &raw[0]);
+    add_score(app.add_subcommand("score", "log-probabilities of given tokens"), &score, &raw[1]);
+    add_inspect(app.add_subcommand("inspect", "what a checkpoint is"), &inspect, &raw[2]);
+    add_bench(app.add_subcommand("bench", "speed, and the machine's limits beside it"), &bench,
+              &raw[3]);
+    add_engine_options(
+        app.add_subcommand("selftest", "check on this machine that results keep their bits"),
+        &selftest.engine, &raw[4]);
+  }
+
+  StatusOr<Command> command() {
+    if (app.got_subcommand("generate")) {
+      RLGEN_RETURN_IF_ERROR(check_generate(*app.get_subcommand("generate"), raw[0], &generate));
+      return finish(generate, raw[0]);
+    }
+    if (app.got_subcommand("score")) {
+      if (!raw[1].logprobs_mode.empty()) {
+        const auto mode = parse_logprobs_mode(raw[1].logprobs_mode);
+        if (!mode.ok()) return usage_error("--logprobs-mode: " + message_of(mode.status()));
+        score.logprobs_mode = *mode;
+      }
+      return finish(score, raw[1]);
+    }
+    if (app.got_subcommand("inspect")) {
+      if (inspect.checksums && !inspect.tensors) {
+        return usage_error("--checksums belongs to --tensors");
+      }
+      return finish(inspect, raw[2]);
+    }
+    if (app.got_subcommand("bench")) return finish(bench, raw[3]);
+    return finish(selftest, raw[4]);
+  }
+
+  template <typename Options>
+  static StatusOr<Command> finish(Options options, const RawOptions& raw) {
+    RLGEN_ASSIGN_OR_RETURN(options.engine.log_level, read_log_level(raw.log_level));
+    return Command(std::move(options));
+  }
+};
+
+}  // namespace
+
+StatusOr<Parsed> parse_command_line(const std::vector<std::string>& arguments) {
+  Program program;
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    program.app.parse(std::move(reversed));
+  } catch (const CLI::CallForVersion& version) {
+    return Parsed(PrintAndLeave{std::string(kVersion) + "\n"});
+  } catch (const CLI::Success&) {
+    return Parsed(PrintAndLeave{program.app.help()});
+  } catch (const CLI::Error& error) {
+    return usage_error(one_line(error.what()));
+  }
+  RLGEN_ASSIGN_OR_RETURN(Command command, program.command());
+  return Parsed(std::move(command));
+}
+
+}  // namespace rlgen::cli

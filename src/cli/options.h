@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/log.h"
+#include "contract/sampling_params.h"
+#include "contract/shard.h"
+
+namespace rlgen::cli {
+
+// Options that every command with a running model shares. `spec.model` as the user gave it.
+struct EngineOptions {
+  ShardSpec spec;
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+// Where sampling parameters come from that neither the command line nor a prompt line sets.
+enum class GenerationConfigUse {
+  kNone,   // the neutral defaults
+  kModel,  // generation_config.json of the model
+};
+
+// A sampling option that was given: its JSON key and its value as JSON text.
+struct GivenSampling {
+  std::string option;  // "--top-p"
+  std::string key;     // "top_p"
+  std::string json;
+};
+
+struct GenerateOptions {
+  EngineOptions engine;
+  std::string prompts;                // a file of prompt lines; empty: `prompt`
+  std::optional<std::string> prompt;  // one prompt, streamed to the terminal
+  bool chat = false;
+  std::string output;  // empty: no file
+  bool resume = false;
+  bool overwrite = false;
+  bool table = false;
+  GenerationConfigUse generation_config = GenerationConfigUse::kNone;
+  std::optional<int64_t> seed;  // of the run
+  std::vector<GivenSampling> sampling;
+};
+
+struct ScoreOptions {
+  EngineOptions engine;
+  std::string input;
+  std::string output;
+  bool overwrite = false;
+  std::optional<LogprobsMode> logprobs_mode;
+};
+
+struct InspectOptions {
+  EngineOptions engine;
+  bool tensors = false;
+  bool checksums = false;
+  bool json = false;
+};
+
+struct BenchOptions {
+  EngineOptions engine;
+  int32_t repeats = 3;
+  int32_t prefill_tokens = 512;
+  int32_t decode_tokens = 32;
+  std::string json;  // a file for the figures; empty: none
+};
+
+struct SelftestOptions {
+  EngineOptions engine;
+};
+
+using Command =
+    std::variant<GenerateOptions, ScoreOptions, InspectOptions, BenchOptions, SelftestOptions>;
+
+}  // namespace rlgen::cli

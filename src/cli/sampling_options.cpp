@@ -1,0 +1,71 @@
+#include "cli/sampling_options.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "cli/command_line.h"
+#include "contract/sampling_json.h"
+
+namespace rlgen::cli {
+namespace {
+
+constexpr std::array kOptions = {
+    SamplingOption{"--n", "n", SamplingKind::kNumber, "samples of each prompt (1)"},
+    SamplingOption{"--temperature", "temperature", SamplingKind::kNumber,
+                   "divides the logits; 0 is greedy (1)"},
+    SamplingOption{"--top-p", "top_p", SamplingKind::kNumber,
+                   "keep the likeliest tokens up to that mass (1: off)"},
+    SamplingOption{"--top-k", "top_k", SamplingKind::kNumber,
+                   "keep that many likeliest tokens (-1 and 0: off)"},
+    SamplingOption{"--min-p", "min_p", SamplingKind::kNumber,
+                   "keep tokens of at least that share of the best one's probability (0: off)"},
+    SamplingOption{"--repetition-penalty", "repetition_penalty", SamplingKind::kNumber,
+                   "over prompt and output (1: off)"},
+    SamplingOption{"--presence-penalty", "presence_penalty", SamplingKind::kNumber,
+                   "over the output (0: off)"},
+    SamplingOption{"--frequency-penalty", "frequency_penalty", SamplingKind::kNumber,
+                   "over the output (0: off)"},
+    SamplingOption{"--max-tokens", "max_tokens", SamplingKind::kNumber,
+                   "tokens to generate at most (256)"},
+    SamplingOption{"--min-tokens", "min_tokens", SamplingKind::kNumber,
+                   "nothing stops before that many tokens (0)"},
+    SamplingOption{"--stop", "stop", SamplingKind::kTextList, "texts that end the output"},
+    SamplingOption{"--stop-token-ids", "stop_token_ids", SamplingKind::kIdList,
+                   "token ids that end the output"},
+    SamplingOption{"--include-stop-str-in-output", "include_stop_str_in_output",
+                   SamplingKind::kFlag, "keep what stopped in the text"},
+    SamplingOption{"--ignore-eos", "ignore_eos", SamplingKind::kFlag,
+                   "the model's end-of-sequence tokens do not stop"},
+    SamplingOption{"--bad-words", "bad_words", SamplingKind::kTextList,
+                   "texts that are never generated"},
+    SamplingOption{"--logprobs", "logprobs", SamplingKind::kNumber,
+                   "best alternatives to return for each token (0)"},
+    SamplingOption{"--prompt-logprobs", "prompt_logprobs", SamplingKind::kNumber,
+                   "log-probabilities over the prompt, with that many alternatives (off)"},
+    SamplingOption{"--logprobs-mode", "logprobs_mode", SamplingKind::kText,
+                   "raw, tempered or processed (processed)"},
+};
+
+}  // namespace
+
+std::span<const SamplingOption> sampling_options() { return kOptions; }
+
+SamplingParams command_line_defaults() {
+  SamplingParams sampling;
+  sampling.max_tokens = 256;
+  return sampling;
+}
+
+StatusOr<SamplingParams> apply_sampling(const SamplingParams& model_defaults,
+                                        const std::vector<GivenSampling>& given) {
+  SamplingParams sampling = model_defaults;
+  for (const GivenSampling& option : given) {
+    const nlohmann::json object = {{option.key, nlohmann::json::parse(option.json)}};
+    RLGEN_RETURN_IF_ERROR(annotate(merge_sampling_json(object, "", &sampling), option.option));
+  }
+  return sampling;
+}
+
+}  // namespace rlgen::cli

@@ -26,8 +26,8 @@ constexpr int kBlockVectors = 2;
 #endif
 // Rows that share a tile of keys or values while it is in the first-level cache.
 constexpr int kGroupRows = 4 * kBlockRows;
-// Keys whose value rows are shared so: 16 KiB at 64 float32 dimensions.
-constexpr int kValueKeys = 64;
+// Tiles of values that are shared so: 16 KiB at 64 float32 dimensions.
+constexpr int kValueTiles = 4;
 
 // Query rows of one KV head, one per position and head of its group, and what they have summed.
 struct RowGroup {
@@ -44,15 +44,17 @@ struct RowGroup {
 
 // The same for one chunk alone. Memory of a group's chunk: scores, then values.
 struct ChunkPart {
-  int64_t begin;                         // its first key
-  const std::byte* keys[kChunkTiles];    // of the tiles that some row sees
+  int first_tile;  // some row sees tiles first_tile .. end_tile - 1
+  int end_tile;
+  const std::byte* keys[kChunkTiles];    // of those tiles
   const std::byte* values[kChunkTiles];  // likewise
   int from[kGroupRows];                  // keys from .. to - 1 of the chunk are seen
   int to[kGroupRows];
   float max[kGroupRows];
   float sum[kGroupRows];
-  float* weight;  // [rows][kChunkKeys]: scores, then exp(score - max)
-  float* value;   // [rows][value_dim]
+  float* weight;   // [rows][kChunkKeys]: scores, then exp(score - max)
+  float* value;    // [rows][value_dim]
+  float* widened;  // some tiles of keys or of values as float32
 };
 
 template <DType kType>
@@ -127,11 +129,14 @@ static void score_tiles(const float* const* q, const std::byte* const* tiles, in
   }
 }
 
+// Where the values of a chunk are read: by tile, as in ChunkPart.
+using Tiles = const std::byte* const*;
+
 // value[r] += weight[r][key] * V[key] for keys from .. to - 1 in order: R rows, N vectors from
 // dimension `at` on, of which the last has `lanes` lanes.
 template <DType kType, int R, int N, bool kWhole>
-static void add_values(const ChunkPart& part, int row, int from, int to, int64_t value_dim,
-                       int64_t at, int lanes) {
+static void add_values(const ChunkPart& part, Tiles values, int row, int from, int to,
+                       int64_t value_dim, int64_t at, int lanes) {
   const float* weight = part.weight + int64_t(row) * kChunkKeys;
   float* value = part.value + row * value_dim + at;
   F32x16 sum[R][N];
@@ -151,8 +156,8 @@ static void add_values(const ChunkPart& part, int row, int from, int to, int64_t
       F32x16 row_of_values[N];
       RLGEN_UNROLL
       for (int v = 0; v < N; ++v) {
-        row_of_values[v] = kWhole ? load_at<kType>(part.values[tile], element + v * 16)
-                                  : load_at_n<kType>(part.values[tile], element + v * 16, lanes);
+        row_of_values[v] = kWhole ? load_at<kType>(values[tile], element + v * 16)
+                                  : load_at_n<kType>(values[tile], element + v * 16, lanes);
       }
       RLGEN_UNROLL
       for (int r = 0; r < R; ++r) {
@@ -178,18 +183,20 @@ static void add_values(const ChunkPart& part, int row, int from, int to, int64_t
 
 // All dimensions of R rows that see every key from .. to - 1.
 template <DType kType, int R>
-static void add_all_values(const ChunkPart& part, int row, int from, int to, int64_t value_dim) {
+static void add_all_values(const ChunkPart& part, Tiles values, int row, int from, int to,
+                           int64_t value_dim) {
   if (from >= to) return;
   int64_t at = 0;
   for (; at + 16 * kBlockVectors <= value_dim; at += 16 * kBlockVectors) {
-    add_values<kType, R, kBlockVectors, true>(part, row, from, to, value_dim, at, 16);
+    add_values<kType, R, kBlockVectors, true>(part, values, row, from, to, value_dim, at, 16);
   }
   for (; at + 16 <= value_dim; at += 16) {
-    add_values<kType, R, 1, true>(part, row, from, to, value_dim, at, 16);
+    add_values<kType, R, 1, true>(part, values, row, from, to, value_dim, at, 16);
   }
   if (at == value_dim) return;
   for (int r = 0; r < R; ++r) {
-    add_values<kType, 1, 1, false>(part, row + r, from, to, value_dim, at, int(value_dim - at));
+    add_values<kType, 1, 1, false>(part, values, row + r, from, to, value_dim, at,
+                                   int(value_dim - at));
   }
 }
 
@@ -199,8 +206,8 @@ RLGEN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 // Keys begin .. end - 1 of the chunk for `rows` rows from `row` on: what all of them see together,
 // what only some see before and after it row by row.
 template <DType kType>
-static void add_value_block(const ChunkPart& part, int row, int rows, int begin, int end,
-                            int64_t value_dim) {
+static void add_value_block(const ChunkPart& part, Tiles values, int row, int rows, int begin,
+                            int end, int64_t value_dim) {
   int from = begin;
   int to = end;
   for (int r = row; r < row + rows; ++r) {
@@ -209,57 +216,112 @@ static void add_value_block(const ChunkPart& part, int row, int rows, int begin,
   }
   if (from > to) from = to = end;
   for (int r = row; r < row + rows; ++r) {
-    add_all_values<kType, 1>(part, r, larger(begin, part.from[r]), smaller(from, part.to[r]),
-                             value_dim);
+    add_all_values<kType, 1>(part, values, r, larger(begin, part.from[r]),
+                             smaller(from, part.to[r]), value_dim);
   }
-  with_rows(rows, [&]<int R>() { add_all_values<kType, R>(part, row, from, to, value_dim); });
+  with_rows(rows,
+            [&]<int R>() { add_all_values<kType, R>(part, values, row, from, to, value_dim); });
   for (int r = row; r < row + rows; ++r) {
-    add_all_values<kType, 1>(part, r, larger(to, part.from[r]), smaller(end, part.to[r]),
+    add_all_values<kType, 1>(part, values, r, larger(to, part.from[r]), smaller(end, part.to[r]),
                              value_dim);
   }
+}
+
+// Keys begin .. end - 1 for all rows of the group.
+template <DType kType>
+static void add_value_blocks(const RowGroup& group, const ChunkPart& part, Tiles values, int begin,
+                             int end, int64_t value_dim) {
+  for (int row = 0; row < group.rows;) {
+    const int rows = rows_together(group.rows - row);
+    add_value_block<kType>(part, values, row, rows, begin, end, value_dim);
+    row += rows;
+  }
+}
+
+template <DType kType>
+RLGEN_INLINE const std::byte* widen(const std::byte* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += 16) store(load_at<kType>(from, i), to + i);
+  return reinterpret_cast<const std::byte*>(to);
+}
+
+// Conversion in the inner loop costs half as much again as its multiply-adds; where several blocks
+// of rows read a tile it is converted once for all.
+template <DType kType>
+RLGEN_INLINE bool widens(const RowGroup& group) {
+  return kType != DType::kFloat32 && group.rows > kBlockRows;
 }
 
 template <DType kType>
 static void add_group_values(const RowGroup& group, const ChunkPart& part, int64_t value_dim) {
   memset(part.value, 0, size_t(group.rows) * size_t(value_dim) * sizeof(float));
-  for (int begin = 0; begin < kChunkKeys; begin += kValueKeys) {
-    for (int row = 0; row < group.rows;) {
-      const int rows = rows_together(group.rows - row);
-      add_value_block<kType>(part, row, rows, begin, begin + kValueKeys, value_dim);
-      row += rows;
+  for (int tile = part.first_tile; tile < part.end_tile; tile += kValueTiles) {
+    const int end = smaller(tile + kValueTiles, part.end_tile);
+    if (widens<kType>(group)) {
+      const std::byte* wide[kChunkTiles];
+      for (int t = tile; t < end; ++t) {
+        float* to = part.widened + (t - tile) * kTileKeys * value_dim;
+        wide[t] = widen<kType>(part.values[t], kTileKeys * value_dim, to);
+      }
+      add_value_blocks<DType::kFloat32>(group, part, wide, tile * kTileKeys, end * kTileKeys,
+                                        value_dim);
+    } else {
+      add_value_blocks<kType>(group, part, part.values, tile * kTileKeys, end * kTileKeys,
+                              value_dim);
     }
   }
 }
 
-// Scores of the tiles that any row of a block sees; what lies in the others is never read.
+// Scores of tiles begin .. end - 1, at most kBlockVectors, for `rows` rows from `row` on; tiles
+// that none of these rows sees are left out.
+template <DType kType>
+static void score_block(const RowGroup& group, const ChunkPart& part, Tiles keys, int row, int rows,
+                        int begin, int end, int64_t head_dim, float scale) {
+  int from = kChunkKeys;
+  int to = 0;
+  for (int r = row; r < row + rows; ++r) {
+    if (part.from[r] >= part.to[r]) continue;
+    from = smaller(from, part.from[r]);
+    to = larger(to, part.to[r]);
+  }
+  begin = larger(begin, from / kTileKeys);
+  end = smaller(end, (to + kTileKeys - 1) / kTileKeys);
+  float* score = part.weight + int64_t(row) * kChunkKeys;
+  with_rows(rows, [&]<int R>() {
+    if (end - begin == kBlockVectors) {
+      score_tiles<kType, R, kBlockVectors>(group.q + row, keys + begin, head_dim, scale,
+                                           score + begin * kTileKeys);
+      return;
+    }
+    for (int t = begin; t < end; ++t) {
+      score_tiles<kType, R, 1>(group.q + row, keys + t, head_dim, scale, score + t * kTileKeys);
+    }
+  });
+}
+
+template <DType kType>
+static void score_blocks(const RowGroup& group, const ChunkPart& part, Tiles keys, int begin,
+                         int end, int64_t head_dim, float scale) {
+  for (int row = 0; row < group.rows;) {
+    const int rows = rows_together(group.rows - row);
+    score_block<kType>(group, part, keys, row, rows, begin, end, head_dim, scale);
+    row += rows;
+  }
+}
+
 template <DType kType>
 static void score_group(const RowGroup& group, const ChunkPart& part, int64_t head_dim,
                         float scale) {
-  for (int tile = 0; tile < kChunkTiles; tile += kBlockVectors) {
-    for (int row = 0; row < group.rows;) {
-      const int rows = rows_together(group.rows - row);
-      int from = kChunkKeys;
-      int to = 0;
-      for (int r = row; r < row + rows; ++r) {
-        if (part.from[r] >= part.to[r]) continue;
-        from = smaller(from, part.from[r]);
-        to = larger(to, part.to[r]);
+  for (int tile = part.first_tile; tile < part.end_tile; tile += kBlockVectors) {
+    const int end = smaller(tile + kBlockVectors, part.end_tile);
+    if (widens<kType>(group)) {
+      const std::byte* wide[kChunkTiles];
+      for (int t = tile; t < end; ++t) {
+        float* to = part.widened + (t - tile) * kTileKeys * head_dim;
+        wide[t] = widen<kType>(part.keys[t], kTileKeys * head_dim, to);
       }
-      const int first = larger(tile, from / kTileKeys);
-      const int end = smaller(tile + kBlockVectors, (to + kTileKeys - 1) / kTileKeys);
-      float* score = part.weight + int64_t(row) * kChunkKeys;
-      with_rows(rows, [&]<int R>() {
-        if (end - first == kBlockVectors) {
-          score_tiles<kType, R, kBlockVectors>(group.q + row, part.keys + first, head_dim, scale,
-                                               score + first * kTileKeys);
-          return;
-        }
-        for (int t = first; t < end; ++t) {
-          score_tiles<kType, R, 1>(group.q + row, part.keys + t, head_dim, scale,
-                                   score + t * kTileKeys);
-        }
-      });
-      row += rows;
+      score_blocks<DType::kFloat32>(group, part, wide, tile, end, head_dim, scale);
+    } else {
+      score_blocks<kType>(group, part, part.keys, tile, end, head_dim, scale);
     }
   }
 }
@@ -268,6 +330,7 @@ static void score_group(const RowGroup& group, const ChunkPart& part, int64_t he
 RLGEN_INLINE F32x16 seen(F32x16 v, int tile, int from, int to, F32x16 fill) {
   const int skip = larger(from - tile * kTileKeys, 0);
   const int stop = smaller(to - tile * kTileKeys, kTileKeys);
+  if (skip == 0 && stop == kTileKeys) return v;
   const F32x16 early = select(first_lanes(stop), v, fill);
   return skip == 0 ? early : select(first_lanes(skip), fill, early);
 }
@@ -363,7 +426,9 @@ static bool locate_chunk(const AttentionArgs& args, const AttentionSequence& seq
   const KvLayout& layout = args.kv.layout;
   const int64_t tiles_in_block = layout.block_size / kTileKeys;
   const size_t element = layout.dtype == DType::kFloat32 ? 4 : 2;
-  for (int tile = from / kTileKeys; tile * kTileKeys < to; ++tile) {
+  part->first_tile = from / kTileKeys;
+  part->end_tile = (to + kTileKeys - 1) / kTileKeys;
+  for (int tile = part->first_tile; tile < part->end_tile; ++tile) {
     const int64_t at = begin / kTileKeys + tile;
     const std::byte* head =
         args.kv.head(sequence.block_table[at / tiles_in_block], args.layer, kv_head);
@@ -413,7 +478,8 @@ static int64_t attention_scratch(const AttentionArgs& args, int64_t rows) {
   const KvLayout& layout = args.kv.layout;
   const int64_t all = rows * (args.heads / layout.kv_heads);
   const int64_t together = all < kGroupRows ? all : kGroupRows;
-  return together * (kChunkKeys + 2 * int64_t(layout.value_dim));
+  const int64_t widest = larger(layout.head_dim, layout.value_dim);
+  return together * (kChunkKeys + 2 * int64_t(layout.value_dim)) + kValueTiles * kTileKeys * widest;
 }
 
 static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
@@ -426,8 +492,10 @@ static void attention(const AttentionArgs& args, const AttentionSequence& sequen
     for (int64_t i = done; i < rows && i < done + kGroupRows; ++i) {
       add_row(args, sequence, task, i, &group);
     }
-    part.weight = scratch;
-    part.value = scratch + int64_t(group.rows) * kChunkKeys;
+    part.widened = scratch;
+    part.weight =
+        scratch + kValueTiles * kTileKeys * int64_t(larger(layout.head_dim, layout.value_dim));
+    part.value = part.weight + int64_t(group.rows) * kChunkKeys;
     group.value = part.value + group.rows * int64_t(layout.value_dim);
     switch (layout.dtype) {
       case DType::kFloat32:

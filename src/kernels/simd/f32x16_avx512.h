@@ -76,8 +76,13 @@ RLGEN_INLINE F32x16 scale_pow2(F32x16 a, F32x16 t) {
   return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), n))};
 }
 
+// Each 16-bit lane goes to the upper half of its 32-bit lane: one permutation, where a widening and
+// a shift would take both ports of the multiply-add.
 RLGEN_INLINE F32x16 from_bf16(__m256i x) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i source = _mm512_slli_epi32(lane, 16);
+  return {_mm512_castsi512_ps(
+      _mm512_maskz_permutexvar_epi16(0xaaaaaaaau, source, _mm512_castsi256_si512(x)))};
 }
 RLGEN_INLINE __m256i to_bf16(F32x16 a) {
   const __m512i bits = _mm512_castps_si512(a.v);

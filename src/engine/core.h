@@ -63,6 +63,7 @@ class EngineCore {
   const Scheduler& scheduler() const { return scheduler_; }
   const std::shared_ptr<const models::WeightSet>& weights() const { return weights_; }
   ShardMetrics metrics() const;
+  int64_t steps() const { return steps_; }
 
  private:
   // One row whose logits are wanted, and what came of it.
@@ -106,6 +107,7 @@ class EngineCore {
   std::vector<SampleScratch> scratch_;  // one per thread
   EventBatch events_;
 
+  int64_t steps_ = 0;  // with at least one row
   int64_t generated_tokens_ = 0;
   int64_t prompt_tokens_ = 0;
 };

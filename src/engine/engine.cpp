@@ -47,10 +47,8 @@ void Engine::run() {
   while (true) {
     run_commands();
     if (mailbox_.closed()) break;
-    if (can_step() && core_->step(gate_.admission())) ++steps_;
-    core_->emit_pending();
+    if (can_step()) core_->step(gate_.admission());
     settle();
-    publish();
   }
   stop_all();
 }
@@ -66,7 +64,6 @@ void Engine::run_commands() {
   for (auto& command : mailbox_.take(/*block=*/!can_step())) command();
   core_->emit_pending();
   settle();
-  publish();
 }
 
 // Answers those who wait for the started sequences to finish.
@@ -74,32 +71,39 @@ void Engine::settle() {
   if (core_->scheduler().num_started() > 0) return;
   for (PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
     core_->set_weights(std::move(flip.weights), KvPolicy::kWait);
-    flip.reply->set_value(absl::OkStatus());
+    answer(flip.reply, absl::OkStatus());
   }
   for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) {
-    reply->set_value(absl::OkStatus());
+    answer(reply, absl::OkStatus());
   }
 }
 
 void Engine::publish() {
   std::lock_guard lock(mutex_);
   metrics_ = core_->metrics();
+  steps_ = core_->steps();
   paused_ = gate_.paused.has_value();
   has_weights_ = core_->weights() != nullptr;
+}
+
+void Engine::answer(const Reply& reply, Status status) {
+  core_->emit_pending();
+  publish();
+  reply->set_value(std::move(status));
 }
 
 void Engine::stop_all() {
   for (auto& command : mailbox_.take(/*block=*/false)) command();
   core_->abort_all(/*started_only=*/false);
   core_->emit_pending();
-  for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) reply->set_value(shut_down());
+  for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) answer(reply, shut_down());
   for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
-    flip.reply->set_value(shut_down());
+    answer(flip.reply, shut_down());
   }
-  publish();
 }
 
 void Engine::on_events(EventBatch events) {
+  publish();
   {
     std::lock_guard lock(mutex_);
     for (const SequenceEvent& event : events) {
@@ -149,7 +153,7 @@ Status Engine::pause(PauseMode mode) {
 Status Engine::resume() {
   return call([this](Reply reply) {
     do_resume();
-    reply->set_value(absl::OkStatus());
+    answer(reply, absl::OkStatus());
   });
 }
 
@@ -161,9 +165,9 @@ Status Engine::set_weights(std::shared_ptr<const models::WeightSet> weights, KvP
 
 void Engine::do_pause(PauseMode mode, Reply reply) {
   if (gate_.paused && *gate_.paused != mode) {
-    reply->set_value(absl::FailedPreconditionError(
-        fmt::format("pause({}): paused with {} already; resume first", pause_mode_name(mode),
-                    pause_mode_name(*gate_.paused))));
+    answer(reply, absl::FailedPreconditionError(
+                      fmt::format("pause({}): paused with {} already; resume first",
+                                  pause_mode_name(mode), pause_mode_name(*gate_.paused))));
     return;
   }
   gate_.paused = mode;
@@ -172,7 +176,7 @@ void Engine::do_pause(PauseMode mode, Reply reply) {
     return;
   }
   freeze(mode);
-  reply->set_value(absl::OkStatus());
+  answer(reply, absl::OkStatus());
 }
 
 void Engine::freeze(PauseMode mode) {
@@ -180,16 +184,16 @@ void Engine::freeze(PauseMode mode) {
   if (mode == PauseMode::kRetract) core_->retract_all();
   if (core_->scheduler().num_started() == 0) return;
   for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
-    flip.reply->set_value(absl::FailedPreconditionError(
-        "a pause froze the sequences that the update waits for; resume and commit again, or begin "
-        "an update with another kv_policy"));
+    answer(flip.reply, absl::FailedPreconditionError("a pause froze the sequences that the update "
+                                                     "waits for; resume and commit again, or begin "
+                                                     "an update with another kv_policy"));
   }
 }
 
 void Engine::do_resume() {
   gate_.paused.reset();
   for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) {
-    reply->set_value(absl::CancelledError("resume came before the running sequences were done"));
+    answer(reply, absl::CancelledError("resume came before the running sequences were done"));
   }
 }
 
@@ -197,18 +201,18 @@ void Engine::do_set_weights(std::shared_ptr<const models::WeightSet> weights, Kv
                             Reply reply) {
   const auto& served = core_->weights();
   if (served && served->serial() == weights->serial()) {
-    reply->set_value(absl::OkStatus());
+    answer(reply, absl::OkStatus());
     return;
   }
   if (policy != KvPolicy::kWait) {
     core_->set_weights(std::move(weights), policy);
-    reply->set_value(absl::OkStatus());
+    answer(reply, absl::OkStatus());
     return;
   }
   if (gate_.frozen() && core_->scheduler().num_started() > 0) {
-    reply->set_value(absl::FailedPreconditionError(
-        "kv_policy wait cannot end while a pause freezes running sequences; resume first or begin "
-        "an update with another kv_policy"));
+    answer(reply, absl::FailedPreconditionError("kv_policy wait cannot end while a pause freezes "
+                                                "running sequences; resume first or begin "
+                                                "an update with another kv_policy"));
     return;
   }
   gate_.waiting_flips.push_back({std::move(weights), std::move(reply)});

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -56,6 +55,8 @@ class Engine final : private EventSink {
   bool can_step() const;
   void settle();
   void publish();
+  // After the events and numbers of what the answer is about.
+  void answer(const Reply& reply, Status status);
   void stop_all();
   Status call(std::function<void(Reply)> command);
   void on_events(EventBatch events) override;
@@ -78,7 +79,7 @@ class Engine final : private EventSink {
   ShardMetrics metrics_;                      // guarded by mutex_
   bool paused_ = false;                       // guarded by mutex_
   bool has_weights_ = false;                  // guarded by mutex_
-  std::atomic<int64_t> steps_{0};
+  int64_t steps_ = 0;                         // guarded by mutex_
 
   std::once_flag stopped_;
   std::jthread thread_;

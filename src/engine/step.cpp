@@ -84,6 +84,7 @@ void EngineCore::sample_row(WantedRow* row, float* logits, SampleScratch* scratc
 }
 
 void EngineCore::emit(const Plan& plan) {
+  steps_ += plan.empty() ? 0 : 1;
   size_t next = 0;
   for (const PlannedRows& planned : plan) {
     Sequence* sequence = planned.sequence;

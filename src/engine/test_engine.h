@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -10,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,11 +40,17 @@ struct Outcome {
 class Collector final : public EventSink {
  public:
   void on_events(EventBatch events) override {
-    std::lock_guard lock(mutex_);
     EXPECT_FALSE(events.empty());
-    for (SequenceEvent& event : events) add(event);
-    changed_.notify_all();
+    {
+      std::lock_guard lock(mutex_);
+      for (SequenceEvent& event : events) add(event);
+      changed_.notify_all();
+    }
+    if (slow_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+
+  // Makes each step take a millisecond, so that a test is in time for the next one.
+  void set_slow(bool slow) { slow_ = slow; }
 
   // Waits until the sequence ends.
   Outcome wait(SequenceId id) {
@@ -75,6 +84,7 @@ class Collector final : public EventSink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<SequenceId, Outcome> outcomes_;
+  std::atomic<bool> slow_{false};
 };
 
 // A checkpoint loaded into a store, as version 0.
@@ -83,18 +93,15 @@ struct Loaded {
   std::unique_ptr<Clock> clock;
   std::unique_ptr<WeightStore> store;
 
-  // Another set of weights: the same values but for one bit of every weight's mantissa.
+  // Another set of weights: the same but for one bit of the mantissa of every float32.
   std::shared_ptr<const models::WeightSet> other_weights(WeightVersion version,
-                                                         WeightSerial serial) {
+                                                         WeightSerial serial) const {
     const models::WeightSet& served = *store->current();
     auto region = *Region::create(served.region()->size());
     std::memcpy(region->data(), served.region()->data(), size_t(region->size()));
-    for (int64_t i = 2; i < region->size(); i += 4) region->data()[i] ^= std::byte(1);
-    return std::make_shared<models::WeightSet>(store->manifest().empty() ? nullptr : table(),
+    for (int64_t i = 2; i < region->size(); i += 4) region->data()[i] ^= std::byte(0x10);
+    return std::make_shared<models::WeightSet>(std::make_shared<models::NameTable>(served.table()),
                                                region, version, serial);
-  }
-  std::shared_ptr<const models::NameTable> table() {
-    return std::make_shared<models::NameTable>(store->current()->table());
   }
 };
 

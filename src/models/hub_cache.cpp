@@ -53,7 +53,8 @@ bool is_repository_id(const std::string& model) {
   };
   const auto slashes = std::ranges::count(model, '/');
   return !model.empty() && std::ranges::all_of(model, allowed) && slashes <= 1 &&
-         model.front() != '/' && model.back() != '/' && model.find("..") == std::string::npos;
+         model.front() != '/' && model.front() != '.' && model.back() != '/' &&
+         model.find("..") == std::string::npos;
 }
 
 StatusOr<std::string> find_in_hub_cache(const std::string& repository, const std::string& cache) {

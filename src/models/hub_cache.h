@@ -10,7 +10,7 @@ namespace rlgen::models {
 // XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. Reads the environment.
 std::string hub_cache_folder();
 
-// True for "name" and "org/name" of letters, digits, '.', '_' and '-'.
+// True for "name" and "org/name" of letters, digits, '.', '_' and '-', not beginning with a dot.
 bool is_repository_id(const std::string& model);
 
 // The snapshot folder of a repository's main branch under `cache`. kNotFound says what is missing

@@ -10,9 +10,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Bounds<int32_t> kContextBounds{1, kMaxContext};
-constexpr Bounds<double> kThetaBounds{1.0 + 1e-6, 1e30};
-constexpr Bounds<double> kFactorBounds{1.0, 1e6};
+constexpr Bounds<int32_t> kContextBounds{2, kMaxContext};
+constexpr Bounds<double> kThetaBounds{1.0 + 1e-6, 1e12};
+constexpr Bounds<double> kFactorBounds{1.0, 1e4};
 constexpr Bounds<double> kPositive{1e-9, 1e9};
 
 bool is_filled(const json* section) {

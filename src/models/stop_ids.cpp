@@ -16,12 +16,12 @@ using nlohmann::json;
 
 Status add_id(const json& value, const std::string& where, int32_t vocab_rows,
               std::vector<int32_t>* ids) {
-  const bool known = value.is_number_unsigned() && value.get<uint64_t>() < uint64_t(vocab_rows);
+  const bool known = value.is_number_integer() && value >= 0 && value < vocab_rows;
   if (!known) {
     return absl::InvalidArgumentError(fmt::format("{} is {}, expected a token id from 0 to {}",
                                                   where, show_json(value), vocab_rows - 1));
   }
-  ids->push_back(int32_t(value.get<uint64_t>()));
+  ids->push_back(value.get<int32_t>());
   return absl::OkStatus();
 }
 

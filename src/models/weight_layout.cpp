@@ -105,19 +105,4 @@ Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* tab
   return absl::OkStatus();
 }
 
-Status check_manifest(const std::vector<ManifestEntry>& manifest, const NameTable& table,
-                      bool cast) {
-  RLGEN_ASSIGN_OR_RETURN(const Arrivals arrivals, match(manifest, table));
-  for (const ManifestEntry& arriving : manifest) {
-    if (is_ignorable_tensor(arriving.name)) continue;
-    RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
-    const WeightSlot& slot = table.slots[size_t(table.find(arriving.name)->slot)];
-    if (cast || slot.kind == SlotKind::kVector || slot.dtype == arriving.dtype) continue;
-    return absl::InvalidArgumentError(fmt::format(
-        "tensor \"{}\" arrives as {} but is stored as {}; send the stored type or allow a cast",
-        arriving.name, safetensors_name(arriving.dtype), safetensors_name(slot.dtype)));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace rlgen::models

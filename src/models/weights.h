@@ -62,11 +62,6 @@ bool is_ignorable_tensor(std::string_view name);
 // with both values; kUnimplemented a type that is no weight type or that differs within a slot.
 Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* table);
 
-// Whether an update with this manifest fits a resolved table: the names and shapes as in
-// resolve_layout, and the types of matrices those of the slots (any weight type when `cast`).
-Status check_manifest(const std::vector<ManifestEntry>& manifest, const NameTable& table,
-                      bool cast);
-
 // Puts rows (of a vector: elements) [row, row + rows) of the tensor `entry` into a region laid out
 // by `table`. `source` holds them as `dtype`, dense, at any alignment; a type other than the
 // matrix slot's is converted (through float32, rounded to nearest even). Threads may write

@@ -1,0 +1,64 @@
+#include "backends/local/free_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace rlgen::backends {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FreeMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root = fs::path(::testing::TempDir()) /
+           ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root);
+    files = {root / "meminfo", root / "cgroup", root / "sys"};
+    write("meminfo", "MemTotal: 9000 kB\nMemAvailable:   1000 kB\n");
+  }
+  void write(const std::string& path, const std::string& text) {
+    fs::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  }
+  fs::path root;
+  MemoryFiles files;
+};
+
+TEST_F(FreeMemoryTest, TakesTheKernelsWordWithoutGroups) {
+  EXPECT_EQ(*free_memory(files), 1000 * 1024);
+  write("cgroup", "0::/a/b\n");
+  write("sys/a/b/memory.max", "max\n");
+  write("sys/a/b/memory.current", "77\n");
+  EXPECT_EQ(*free_memory(files), 1000 * 1024);
+}
+
+TEST_F(FreeMemoryTest, TheTightestGroupAboveCounts) {
+  write("cgroup", "0::/a/b\n");
+  write("sys/a/b/memory.max", "500000\n");
+  write("sys/a/b/memory.current", "100000\n");
+  EXPECT_EQ(*free_memory(files), 400000);
+  write("sys/a/memory.max", "500000\n");
+  write("sys/a/memory.current", "450000\n");
+  EXPECT_EQ(*free_memory(files), 50000);
+  write("sys/a/memory.current", "550000\n");
+  EXPECT_EQ(*free_memory(files), 0);
+}
+
+TEST_F(FreeMemoryTest, ReadsVersionOne) {
+  write("cgroup", "5:memory:/x\n2:cpu,cpuacct:/y\n");
+  write("sys/memory/x/memory.limit_in_bytes", "300000\n");
+  write("sys/memory/x/memory.usage_in_bytes", "100000\n");
+  EXPECT_EQ(*free_memory(files), 200000);
+}
+
+TEST_F(FreeMemoryTest, SaysWhenTheKernelDoesNot) {
+  write("meminfo", "MemTotal: 9000 kB\n");
+  EXPECT_EQ(free_memory(files).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_GT(*free_memory(), 0);
+}
+
+}  // namespace
+}  // namespace rlgen::backends

@@ -1,0 +1,105 @@
+#include "backends/local/local_launcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/local/free_memory.h"
+#include "backends/local/shard_options.h"
+#include "base/cpu.h"
+#include "refit/checkpoint_transport.h"
+
+namespace rlgen::backends {
+namespace {
+
+ShardInfo describe(const ShardSpec& spec, const models::Model& model,
+                   const kernels::KvLayout& layout, const MachineChoice& machine) {
+  ShardInfo info;
+  info.backend = "local";
+  info.model = spec.model;
+  info.numerics.kv_dtype = torch_name(layout.dtype);
+  info.numerics.rotary = model.rotary_name;
+  info.numerics.model_digest = model.digest;
+  info.isa = kernels::isa_name(machine.kernels->isa);
+  info.num_threads = machine.num_threads;
+  info.max_model_len = model.max_model_len;
+  info.eos_token_ids = model.eos_token_ids;
+  info.weight_bytes = int64_t(model.decoder.table->total_bytes);
+  info.kv_bytes_per_token = int64_t(layout.block_stride()) / layout.block_size;
+  return info;
+}
+
+engine::EngineOptions engine_options(const ShardSpec& spec, const ShardInfo& info) {
+  engine::EngineOptions options;
+  options.max_num_seqs = spec.max_num_seqs;
+  options.max_num_batched_tokens = spec.max_num_batched_tokens;
+  options.num_threads = info.num_threads;
+  options.limits = {info.vocab_size, info.max_model_len, info.eos_token_ids};
+  return options;
+}
+
+// Free memory but for the weights, which are not loaded yet, and for a second set of them, which an
+// update fills.
+StatusOr<int64_t> free_for_kv(int64_t weight_bytes) {
+  RLGEN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
+  return std::max<int64_t>(0, free_bytes - 2 * weight_bytes);
+}
+
+Status load(const models::Model& model, int32_t num_threads, WeightSink& sink) {
+  ThreadPool pool(num_threads);
+  const UpdateSpec update{.update_id = "checkpoint", .version = 0, .serial = 1};
+  return annotate(refit::send_checkpoint(model.tensors, update, sink, &pool), model.path);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec& spec,
+                                                                 EventSink& sink) {
+  RLGEN_ASSIGN_OR_RETURN(const MachineChoice machine, choose_machine(spec));
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model,
+                         models::open_model(spec.model, spec.max_model_len));
+  RLGEN_RETURN_IF_ERROR(check_dtype(spec.dtype, model));
+  RLGEN_ASSIGN_OR_RETURN(const kernels::KvLayout layout,
+                         choose_kv_layout(spec, model.decoder.spec));
+  TextSide text;
+  if (text_) {
+    RLGEN_ASSIGN_OR_RETURN(text, text_(model.path));
+  }
+  ShardInfo info = describe(spec, model, layout, machine);
+  const int32_t vocab_rows = model.decoder.spec.vocab_rows;
+  info.vocab_size = text.vocab_size > 0 ? std::min(text.vocab_size, vocab_rows) : vocab_rows;
+
+  int64_t free_bytes = 0;
+  if (spec.kv_cache_memory_bytes == 0) {
+    RLGEN_ASSIGN_OR_RETURN(free_bytes, free_for_kv(info.weight_bytes));
+  }
+  RLGEN_ASSIGN_OR_RETURN(const int64_t kv_bytes,
+                         choose_kv_bytes(spec, layout, info.max_model_len, free_bytes));
+  RLGEN_ASSIGN_OR_RETURN(auto kv_memory, Region::create(kv_bytes));
+  info.kv_capacity_tokens = kv_bytes / int64_t(layout.block_stride()) * layout.block_size;
+
+  auto shard = std::make_unique<LocalShard>(info, model.decoder.table, make_system_clock());
+  RLGEN_RETURN_IF_ERROR(load(model, machine.num_threads, *shard));
+  RLGEN_RETURN_IF_ERROR(
+      shard->start_engine(engine_options(spec, info),
+                          {.decoder = std::make_shared<const models::Decoder>(model.decoder),
+                           .kernels = machine.kernels,
+                           .kv_memory = std::move(kv_memory),
+                           .kv_layout = layout,
+                           .watchers = std::move(text.watchers),
+                           .sink = &sink}));
+  return shard;
+}
+
+StatusOr<std::unique_ptr<ShardClient>> LocalLauncher::start(const ShardSpec& spec,
+                                                            EventSink& sink) {
+  return start_local(spec, sink);
+}
+
+StatusOr<std::vector<ManifestEntry>> served_checksums(const std::string& model_name) {
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model, models::open_model(model_name, 0));
+  LocalShard shard({}, model.decoder.table, make_system_clock());
+  RLGEN_RETURN_IF_ERROR(load(model, usable_cpus(), shard));
+  return shard.served_checksums();
+}
+
+}  // namespace rlgen::backends

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/local/local_shard.h"
+#include "contract/shard.h"
+
+namespace rlgen::backends {
+
+// What a shard needs of a model's text side.
+struct TextSide {
+  TokenWatcherFactory watchers;  // empty: requests with stop strings are refused
+  int32_t vocab_size = 0;        // highest token id + 1; 0: not known, every row of the head counts
+};
+
+// Reads the text side of a checkpoint folder.
+using TextSideFactory = std::function<StatusOr<TextSide>(const std::string& folder)>;
+
+// Starts shards in this process. Stateless; any thread.
+class LocalLauncher final : public ShardLauncher {
+ public:
+  // Without a factory shards know token ids only. text_side.h has the usual one.
+  explicit LocalLauncher(TextSideFactory text = {}) : text_(std::move(text)) {}
+
+  // Opens the checkpoint, loads it as update 1 (version 0) and starts the engine. Errors:
+  // models::open_model's, the options' (shard_options.h), WeightStore's, the text side's.
+  StatusOr<std::unique_ptr<ShardClient>> start(const ShardSpec& spec, EventSink& sink) override;
+
+  // The same, with LocalShard's own members in reach.
+  StatusOr<std::unique_ptr<LocalShard>> start_local(const ShardSpec& spec, EventSink& sink);
+
+ private:
+  TextSideFactory text_;
+};
+
+// Loads a checkpoint into memory as a shard would and gives the digest of every tensor as it would
+// be served. Errors: those of opening and loading.
+StatusOr<std::vector<ManifestEntry>> served_checksums(const std::string& model);
+
+}  // namespace rlgen::backends

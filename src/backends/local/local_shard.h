@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "contract/shard.h"
+#include "engine/engine.h"
+#include "engine/weights/weight_store.h"
+#include "models/model.h"
+
+namespace rlgen::backends {
+
+// A shard in this process: one engine and the weights it serves. Thread-safe, as ShardClient says.
+class LocalShard final : public ShardClient {
+ public:
+  // A shard without weights and engine yet; `info` is what stays true of it.
+  LocalShard(ShardInfo info, std::shared_ptr<const models::NameTable> table,
+             std::unique_ptr<Clock> clock);
+  ~LocalShard() override;
+
+  // Starts the engine on the weights that the store serves. Once, after the first update and before
+  // the shard is shared. Errors: Engine::create's.
+  Status start_engine(const engine::EngineOptions& options, engine::EngineParts parts);
+
+  Status begin(const UpdateSpec& spec) override;
+  Status write(std::string_view update_id, std::string_view name, size_t offset,
+               std::span<const std::byte> bytes) override;
+  Status prepare(std::string_view update_id) override;
+  Status commit(std::string_view update_id) override;
+  Status abort(std::string_view update_id) override;
+
+  Status submit(std::vector<SequenceRequest> requests) override;
+  Status cancel(std::span<const SequenceId> ids) override;
+  Status pause(PauseMode mode) override;
+  Status resume() override;
+
+  StatusOr<ShardInfo> info() override;
+  ShardCapabilities capabilities() override;
+  ShardHealth health() override;
+  ShardMetrics metrics() override;
+  Status shutdown() override;
+
+  // Digest of every tensor as it is served, un-packed.
+  StatusOr<std::vector<ManifestEntry>> served_checksums() const;
+
+ private:
+  const ShardInfo info_;
+  std::unique_ptr<Clock> clock_;
+  engine::WeightStore store_;
+  std::unique_ptr<engine::Engine> engine_;  // set by start_engine
+};
+
+}  // namespace rlgen::backends

@@ -1,0 +1,95 @@
+#include "backends/local/shard_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/cpu.h"
+#include "tensor/dtype.h"
+
+namespace rlgen::backends {
+namespace {
+
+constexpr int32_t kMostThreads = 1024;
+constexpr int32_t kLargestBlock = 1024;
+
+}  // namespace
+
+StatusOr<MachineChoice> choose_machine(const ShardSpec& spec) {
+  if (spec.num_threads < 0 || spec.num_threads > kMostThreads) {
+    return absl::InvalidArgumentError(
+        fmt::format("num_threads is {}; use 1 to {}, or 0 for every usable CPU ({} here)",
+                    spec.num_threads, kMostThreads, usable_cpus()));
+  }
+  MachineChoice choice;
+  const auto table = kernels::select_kernels(spec.isa);
+  if (!table.ok()) return annotate(table.status(), "isa");
+  choice.kernels = *table;
+  choice.num_threads = spec.num_threads > 0 ? spec.num_threads : usable_cpus();
+  return choice;
+}
+
+Status check_dtype(const std::string& dtype, const models::Model& model) {
+  if (dtype == "auto") return absl::OkStatus();
+  for (const models::WeightSlot& slot : model.decoder.table->slots) {
+    if (slot.kind == models::SlotKind::kMatrix && torch_name(slot.dtype) != dtype) {
+      return absl::UnimplementedError(fmt::format(
+          "dtype is '{}' and the checkpoint holds {} as {}; use 'auto', which keeps the "
+          "checkpoint's types",
+          dtype, slot.name, torch_name(slot.dtype)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
+                                             const models::DecoderSpec& model) {
+  const std::string name = spec.kv_cache_dtype == "auto" ? "float32" : spec.kv_cache_dtype;
+  const auto dtype = parse_torch_dtype(name);
+  if (!dtype || !is_weight_type(*dtype)) {
+    return absl::InvalidArgumentError(
+        fmt::format("kv_cache_dtype is '{}'; use auto, float32, bfloat16 or float16", name));
+  }
+  if (spec.block_size < 16 || spec.block_size > kLargestBlock || spec.block_size % 16 != 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "block_size is {}; use a multiple of 16 from 16 to {}", spec.block_size, kLargestBlock));
+  }
+  kernels::KvLayout layout;
+  layout.dtype = *dtype;
+  layout.layers = model.layers;
+  layout.kv_heads = model.kv_heads;
+  layout.head_dim = model.head_dim;
+  layout.value_dim = model.head_dim;
+  layout.block_size = spec.block_size;
+  return layout;
+}
+
+StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout& layout,
+                                  int32_t max_model_len, int64_t free_bytes) {
+  const auto block = int64_t(layout.block_stride());
+  const int64_t blocks = (int64_t(max_model_len) + layout.block_size - 1) / layout.block_size;
+  const int64_t one = blocks * block;
+  if (spec.kv_cache_memory_bytes < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("kv_cache_memory_bytes is {}; use a number of bytes, or 0 to have it chosen",
+                    spec.kv_cache_memory_bytes));
+  }
+  if (spec.kv_cache_memory_bytes > 0) {
+    if (spec.kv_cache_memory_bytes >= one) return spec.kv_cache_memory_bytes;
+    return absl::ResourceExhaustedError(
+        fmt::format("kv_cache_memory_bytes is {}; one sequence of max_model_len {} needs {} bytes; "
+                    "raise the one or lower the other",
+                    spec.kv_cache_memory_bytes, max_model_len, one));
+  }
+  const auto share = int64_t(double(free_bytes) * kFreeShare);
+  if (share < one) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "one sequence of max_model_len {} needs {} bytes of KV cache and {:.0f}% of the "
+        "free memory is {} bytes; lower max_model_len or set kv_cache_memory_bytes",
+        max_model_len, one, kFreeShare * 100, share));
+  }
+  const int64_t wanted = one * std::max(spec.max_num_seqs, 1);
+  return std::min(wanted, share / block * block);
+}
+
+}  // namespace rlgen::backends

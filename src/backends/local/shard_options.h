@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "contract/shard.h"
+#include "kernels/kernel_table.h"
+#include "kernels/kv_layout.h"
+#include "models/model.h"
+
+namespace rlgen::backends {
+
+// What a ShardSpec's machine options come to here. Every error names the option, its value and
+// what is allowed.
+struct MachineChoice {
+  const kernels::KernelTable* kernels = nullptr;
+  int32_t num_threads = 1;
+};
+
+// kInvalidArgument for a number of threads outside 0 .. 1024, and select_kernels's errors.
+StatusOr<MachineChoice> choose_machine(const ShardSpec& spec);
+
+// "auto", or the name of the type that every matrix of the checkpoint has; another is
+// kUnimplemented.
+Status check_dtype(const std::string& dtype, const models::Model& model);
+
+// "auto" (float32), float32, bfloat16 or float16; block_size a multiple of 16 up to 1024.
+StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
+                                             const models::DecoderSpec& model);
+
+// Bytes for KV blocks. Given explicitly, they are taken; 0 takes what max_num_seqs sequences of
+// max_model_len tokens need, but at most kFreeShare of `free_bytes`. kResourceExhausted, with
+// the numbers, when not one sequence of max_model_len fits.
+inline constexpr double kFreeShare = 0.5;
+StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout& layout,
+                                  int32_t max_model_len, int64_t free_bytes);
+
+}  // namespace rlgen::backends

@@ -474,12 +474,24 @@ static void add_row(const AttentionArgs& args, const AttentionSequence& sequence
   group->started[row] = false;
 }
 
+// Vectors of scratch that straddle two cache lines cost a fifth of the speed.
+constexpr int64_t kLineFloats = 16;
+
+RLGEN_INLINE float* next_line(float* p) {
+  constexpr uintptr_t kLine = kLineFloats * sizeof(float);
+  return p + (kLine - reinterpret_cast<uintptr_t>(p) % kLine) % kLine / sizeof(float);
+}
+
+RLGEN_INLINE int64_t widened_floats(const KvLayout& layout) {
+  return kValueTiles * kTileKeys * int64_t(larger(layout.head_dim, layout.value_dim));
+}
+
 static int64_t attention_scratch(const AttentionArgs& args, int64_t rows) {
   const KvLayout& layout = args.kv.layout;
   const int64_t all = rows * (args.heads / layout.kv_heads);
   const int64_t together = all < kGroupRows ? all : kGroupRows;
-  const int64_t widest = larger(layout.head_dim, layout.value_dim);
-  return together * (kChunkKeys + 2 * int64_t(layout.value_dim)) + kValueTiles * kTileKeys * widest;
+  return kLineFloats + widened_floats(layout) +
+         together * (kChunkKeys + 2 * int64_t(layout.value_dim));
 }
 
 static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
@@ -492,9 +504,8 @@ static void attention(const AttentionArgs& args, const AttentionSequence& sequen
     for (int64_t i = done; i < rows && i < done + kGroupRows; ++i) {
       add_row(args, sequence, task, i, &group);
     }
-    part.widened = scratch;
-    part.weight =
-        scratch + kValueTiles * kTileKeys * int64_t(larger(layout.head_dim, layout.value_dim));
+    part.widened = next_line(scratch);
+    part.weight = part.widened + widened_floats(layout);
     part.value = part.weight + int64_t(group.rows) * kChunkKeys;
     group.value = part.value + group.rows * int64_t(layout.value_dim);
     switch (layout.dtype) {

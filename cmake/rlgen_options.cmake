@@ -34,6 +34,10 @@ elseif(RLGEN_SANITIZE)
   message(FATAL_ERROR "RLGEN_SANITIZE is '${RLGEN_SANITIZE}'; use address, thread or nothing")
 endif()
 
+if(RLGEN_BUILD_FUZZERS)
+  target_compile_options(rlgen_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 find_program(RLGEN_MOLD mold)
 if(RLGEN_MOLD)
   add_link_options(-fuse-ld=mold)

@@ -27,23 +27,42 @@ std::optional<int64_t> read_number(const std::string& path) {
   return text.ok() ? parse_number(*text) : std::nullopt;
 }
 
-std::optional<int64_t> room_in(const std::string& folder, std::string_view limit_file,
-                               std::string_view use_file) {
-  const auto limit = read_number(fmt::format("{}/{}", folder, limit_file));
-  const auto use = read_number(fmt::format("{}/{}", folder, use_file));
+// File names and keys of one version of the control groups.
+struct GroupFiles {
+  std::string_view limit, use, inactive, active;
+};
+constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file", "active_file"};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file", "total_active_file"};
+
+// The number after `key` at the beginning of a line; 0 where there is none.
+int64_t field_of(std::string_view text, std::string_view key) {
+  for (size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+    const size_t end = at + key.size();
+    const bool whole = (at == 0 || text[at - 1] == '\n') && end < text.size() && text[end] == ' ';
+    if (whole) return parse_number(text.substr(end)).value_or(0);
+  }
+  return 0;
+}
+
+// Cached file pages count as use but are given back when memory is short.
+std::optional<int64_t> room_in(const std::string& folder, const GroupFiles& names) {
+  const auto limit = read_number(fmt::format("{}/{}", folder, names.limit));
+  const auto use = read_number(fmt::format("{}/{}", folder, names.use));
   if (!limit || !use) return std::nullopt;
-  return std::max<int64_t>(0, *limit - *use);
+  const auto stat = read_file(folder + "/memory.stat");
+  const std::string_view text = stat.ok() ? std::string_view(*stat) : std::string_view();
+  const int64_t cached = field_of(text, names.inactive) + field_of(text, names.active);
+  return std::clamp<int64_t>(*limit - *use + cached, 0, *limit);
 }
 
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 // The tightest room from `path` up to the root of a hierarchy.
-void narrow(int64_t* room, const std::string& root, std::string path, std::string_view limit_file,
-            std::string_view use_file) {
+void narrow(int64_t* room, const std::string& root, std::string path, const GroupFiles& names) {
   if (path == "/") path.clear();
   while (true) {
-    if (const auto here = room_in(root + path, limit_file, use_file))
-      *room = std::min(*room, *here);
+    if (const auto here = room_in(root + path, names)) *room = std::min(*room, *here);
     if (path.empty()) return;
     path = parent_of(path);
   }
@@ -63,10 +82,9 @@ void narrow_by_cgroups(const MemoryFiles& files, int64_t* room) {
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     const std::string path(line.substr(second + 1));
-    if (controllers.empty()) narrow(room, files.cgroup_root, path, "memory.max", "memory.current");
+    if (controllers.empty()) narrow(room, files.cgroup_root, path, kVersion2);
     if (controllers.find("memory") != std::string_view::npos) {
-      narrow(room, files.cgroup_root + "/memory", path, "memory.limit_in_bytes",
-             "memory.usage_in_bytes");
+      narrow(room, files.cgroup_root + "/memory", path, kVersion1);
     }
   }
 }

@@ -15,8 +15,8 @@ struct MemoryFiles {
 };
 
 // Bytes that this process can still take: what the kernel calls available, and not more than the
-// control groups above it leave (limit minus use, version 2 or 1, the tightest). kNotFound when the
-// kernel does not say; 0 when nothing is left.
+// control groups above it leave (limit minus use without file cache, version 2 or 1, the tightest).
+// kNotFound when the kernel does not say; 0 when nothing is left.
 StatusOr<int64_t> free_memory(const MemoryFiles& files = {});
 
 }  // namespace rlgen::backends

@@ -47,6 +47,15 @@ TEST_F(FreeMemoryTest, TheTightestGroupAboveCounts) {
   EXPECT_EQ(*free_memory(files), 0);
 }
 
+TEST_F(FreeMemoryTest, CachedFilesAreNotInTheWay) {
+  write("cgroup", "0::/a\n");
+  write("sys/a/memory.max", "500000\n");
+  write("sys/a/memory.current", "490000\n");
+  write("sys/a/memory.stat",
+        "anon 1000\nworkingset_active_file 7\ninactive_file 300000\nactive_file 20000\n");
+  EXPECT_EQ(*free_memory(files), 330000);
+}
+
 TEST_F(FreeMemoryTest, ReadsVersionOne) {
   write("cgroup", "5:memory:/x\n2:cpu,cpuacct:/y\n");
   write("sys/memory/x/memory.limit_in_bytes", "300000\n");

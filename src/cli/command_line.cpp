@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/edit_distance.h"
 #include "cli/sampling_options.h"
 
 namespace rlgen::cli {
@@ -93,37 +96,50 @@ StatusOr<LogLevel> read_log_level(const std::string& name) {
       fmt::format("--log-level is \"{}\"; it must be debug, info, warning or error", name));
 }
 
-void add_engine_options(CLI::App* app, EngineOptions* options, RawOptions* raw) {
+CLI::Range at_least(int32_t low) {
+  return CLI::Range(low, std::numeric_limits<int32_t>::max(),
+                    fmt::format("INT of {} or more", low));
+}
+
+// What decides how a checkpoint looks in memory.
+void add_model_options(CLI::App* app, EngineOptions* options) {
   ShardSpec& spec = options->spec;
-  const auto positive = CLI::Range(1, std::numeric_limits<int32_t>::max(), "INT above 0");
-  const auto not_negative = CLI::Range(0, std::numeric_limits<int32_t>::max(), "INT of 0 or more");
   app->add_option("--model", spec.model,
                   "Hugging Face folder, or a repository id that is in the local cache")
       ->required();
-  app->add_option("--threads", spec.num_threads, "threads (0: every usable CPU)")
-      ->check(not_negative);
-  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, neon")
-      ->capture_default_str();
   app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
       ->capture_default_str();
   app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
                   "type of cached keys and values; auto: float32")
       ->capture_default_str();
-  app->add_option("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes,
-                  "memory for keys and values (0: by need and free memory)")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max(), "INT of 0 or more"));
   app->add_option("--block-size", spec.block_size, "keys of one cache block, a multiple of 16")
-      ->check(positive)
-      ->capture_default_str();
-  app->add_option("--max-num-seqs", spec.max_num_seqs, "sequences running at once")
-      ->check(positive)
-      ->capture_default_str();
-  app->add_option("--max-num-batched-tokens", spec.max_num_batched_tokens, "rows of one step")
-      ->check(positive)
+      ->check(at_least(1))
       ->capture_default_str();
   app->add_option("--max-model-len", spec.max_model_len,
                   "context length (0: the model's max_position_embeddings)")
-      ->check(not_negative);
+      ->check(at_least(0));
+}
+
+// What decides how it runs.
+void add_engine_options(CLI::App* app, EngineOptions* options) {
+  add_model_options(app, options);
+  ShardSpec& spec = options->spec;
+  app->add_option("--threads", spec.num_threads, "threads (0: every usable CPU)")
+      ->check(at_least(0));
+  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, neon")
+      ->capture_default_str();
+  app->add_option("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes,
+                  "memory for keys and values (0: by need and free memory)")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max(), "INT of 0 or more"));
+  app->add_option("--max-num-seqs", spec.max_num_seqs, "sequences running at once")
+      ->check(at_least(1))
+      ->capture_default_str();
+  app->add_option("--max-num-batched-tokens", spec.max_num_batched_tokens, "rows of one step")
+      ->check(at_least(1))
+      ->capture_default_str();
+}
+
+void add_log_option(CLI::App* app, RawOptions* raw) {
   app->add_option("--log-level", raw->log_level, "debug, info, warning or error")
       ->capture_default_str();
 }
@@ -146,7 +162,8 @@ void add_sampling_options(CLI::App* app, RawOptions* raw) {
 }
 
 void add_generate(CLI::App* app, GenerateOptions* options, RawOptions* raw) {
-  add_engine_options(app, &options->engine, raw);
+  add_engine_options(app, &options->engine);
+  add_log_option(app, raw);
   app->add_option("--prompts", options->prompts, "JSONL file of prompts");
   app->add_option("--prompt", raw->prompt, "one prompt, streamed to the terminal");
   app->add_flag("--chat", options->chat, "--prompt is a user's message: use the chat template");
@@ -163,7 +180,8 @@ void add_generate(CLI::App* app, GenerateOptions* options, RawOptions* raw) {
 }
 
 void add_score(CLI::App* app, ScoreOptions* options, RawOptions* raw) {
-  add_engine_options(app, &options->engine, raw);
+  add_engine_options(app, &options->engine);
+  add_log_option(app, raw);
   app->add_option("--input", options->input, "JSONL file with prompt_token_ids and token_ids")
       ->required();
   app->add_option("--output", options->output, "JSONL file for the scored lines")->required();
@@ -172,15 +190,15 @@ void add_score(CLI::App* app, ScoreOptions* options, RawOptions* raw) {
                   "raw, tempered or processed (each line's own)");
 }
 
-void add_inspect(CLI::App* app, InspectOptions* options, RawOptions* raw) {
-  add_engine_options(app, &options->engine, raw);
+void add_inspect(CLI::App* app, InspectOptions* options) {
+  add_model_options(app, &options->engine);
   app->add_flag("--tensors", options->tensors, "list every tensor of the checkpoint");
   app->add_flag("--checksums", options->checksums, "with --tensors: hash each tensor's bytes");
   app->add_flag("--json", options->json, "print JSON");
 }
 
-void add_bench(CLI::App* app, BenchOptions* options, RawOptions* raw) {
-  add_engine_options(app, &options->engine, raw);
+void add_bench(CLI::App* app, BenchOptions* options) {
+  add_engine_options(app, &options->engine);
   app->add_option("--repeats", options->repeats, "runs of each row; the best one counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -245,7 +263,8 @@ std::string one_line(std::string text) {
 // The program's options with one set of raw values for each command.
 struct Program {
   CLI::App app{kAbout, "rlgen"};
-  RawOptions raw[5];
+  RawOptions generate_raw;
+  RawOptions score_raw;
   GenerateOptions generate;
   ScoreOptions score;
   InspectOptions inspect;
@@ -255,37 +274,37 @@ struct Program {
   Program() {
     app.set_version_flag("--version", kVersion);
     app.require_subcommand(1);
-    add_generate(app.add_subcommand("generate", "roll out prompts"), &generate, &raw[0]);
-    add_score(app.add_subcommand("score", "log-probabilities of given tokens"), &score, &raw[1]);
-    add_inspect(app.add_subcommand("inspect", "what a checkpoint is"), &inspect, &raw[2]);
-    add_bench(app.add_subcommand("bench", "speed, and the machine's limits beside it"), &bench,
-              &raw[3]);
-    add_engine_options(
+    add_generate(app.add_subcommand("generate", "roll out prompts"), &generate, &generate_raw);
+    add_score(app.add_subcommand("score", "log-probabilities of given tokens"), &score, &score_raw);
+    add_inspect(app.add_subcommand("inspect", "what a checkpoint is"), &inspect);
+    add_bench(app.add_subcommand("bench", "speed, and the machine's limits beside it"), &bench);
+    add_model_options(
         app.add_subcommand("selftest", "check on this machine that results keep their bits"),
-        &selftest.engine, &raw[4]);
+        &selftest.engine);
   }
 
   StatusOr<Command> command() {
     if (app.got_subcommand("generate")) {
-      RLGEN_RETURN_IF_ERROR(check_generate(*app.get_subcommand("generate"), raw[0], &generate));
-      return finish(generate, raw[0]);
+      RLGEN_RETURN_IF_ERROR(
+          check_generate(*app.get_subcommand("generate"), generate_raw, &generate));
+      return finish(generate, generate_raw);
     }
     if (app.got_subcommand("score")) {
-      if (!raw[1].logprobs_mode.empty()) {
-        const auto mode = parse_logprobs_mode(raw[1].logprobs_mode);
+      if (!score_raw.logprobs_mode.empty()) {
+        const auto mode = parse_logprobs_mode(score_raw.logprobs_mode);
         if (!mode.ok()) return usage_error("--logprobs-mode: " + message_of(mode.status()));
         score.logprobs_mode = *mode;
       }
-      return finish(score, raw[1]);
+      return finish(score, score_raw);
     }
     if (app.got_subcommand("inspect")) {
       if (inspect.checksums && !inspect.tensors) {
         return usage_error("--checksums belongs to --tensors");
       }
-      return finish(inspect, raw[2]);
+      return Command(inspect);
     }
-    if (app.got_subcommand("bench")) return finish(bench, raw[3]);
-    return finish(selftest, raw[4]);
+    if (app.got_subcommand("bench")) return Command(bench);
+    return Command(selftest);
   }
 
   template <typename Options>
@@ -295,10 +314,24 @@ struct Program {
   }
 };
 
+// CLI11 would only say that a command is missing.
+Status check_command(const std::vector<std::string>& arguments) {
+  constexpr std::array<std::string_view, 5> kCommands = {"generate", "score", "inspect", "bench",
+                                                         "selftest"};
+  if (arguments.empty() || arguments[0].starts_with('-')) return absl::OkStatus();
+  const std::string& name = arguments[0];
+  if (std::find(kCommands.begin(), kCommands.end(), name) != kCommands.end()) {
+    return absl::OkStatus();
+  }
+  return usage_error(fmt::format("\"{}\" is no command{}; there are {}", name,
+                                 suggest(name, kCommands), fmt::join(kCommands, ", ")));
+}
+
 }  // namespace
 
 StatusOr<Parsed> parse_command_line(const std::vector<std::string>& arguments) {
   Program program;
+  RLGEN_RETURN_IF_ERROR(check_command(arguments));
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     program.app.parse(std::move(reversed));

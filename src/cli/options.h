@@ -63,13 +63,13 @@ struct InspectOptions {
 struct BenchOptions {
   EngineOptions engine;
   int32_t repeats = 3;
-  int32_t prefill_tokens = 512;
-  int32_t decode_tokens = 32;
+  int32_t prefill_tokens = 128;
+  int32_t decode_tokens = 64;
   std::string json;  // a file for the figures; empty: none
 };
 
 struct SelftestOptions {
-  EngineOptions engine;
+  EngineOptions engine;  // isa and num_threads run through all there are
 };
 
 using Command =

@@ -1,0 +1,175 @@
+#include "cli/generate_file.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "cli/commands.h"
+#include "generation/seeds.h"
+
+namespace rlgen::cli {
+
+using generation::ExistingFile;
+using generation::GenerationRequest;
+using generation::LineReader;
+using generation::PromptLine;
+
+FileRun::FileRun(const GenerateOptions& options, const SamplingParams& defaults, Session& session,
+                 Interrupts& interrupts)
+    : options_(options), defaults_(defaults), session_(session), interrupts_(interrupts) {}
+
+double FileRun::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+Status FileRun::open_files() {
+  RLGEN_ASSIGN_OR_RETURN(const int64_t lines, generation::count_lines(options_.prompts));
+  total_ = lines * defaults_.n;
+  RLGEN_ASSIGN_OR_RETURN(prompts_, LineReader::open(options_.prompts));
+  if (options_.output.empty()) return absl::OkStatus();
+  const ExistingFile existing = options_.resume      ? ExistingFile::kResume
+                                : options_.overwrite ? ExistingFile::kOverwrite
+                                                     : ExistingFile::kRefuse;
+  RLGEN_ASSIGN_OR_RETURN(output_, generation::RolloutFile::open(options_.output, existing));
+  if (!options_.resume) return absl::OkStatus();
+  RLGEN_ASSIGN_OR_RETURN(finished_, generation::FinishedWork::read(*output_));
+  failed_ = finished_.failed();
+  fmt::print(stderr, "resuming: {} rollouts are there{}\n", finished_.rollouts(),
+             output_->torn_bytes() > 0 ? ", a torn last line was dropped" : "");
+  return absl::OkStatus();
+}
+
+Status FileRun::choose_seed() {
+  const auto earlier = finished_.run_seed();
+  if (earlier && options_.seed && *earlier != *options_.seed) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot resume: the output file was made with --seed {}, not {}", *earlier,
+                    *options_.seed));
+  }
+  facts_.seed = earlier ? *earlier : options_.seed ? *options_.seed : generation::draw_seed();
+  facts_.has_text = session_.text != nullptr;
+  return absl::OkStatus();
+}
+
+Status FileRun::write(const std::string& line) {
+  return output_ ? output_->append(line) : absl::OkStatus();
+}
+
+Status FileRun::fail_prompt(const std::string& id, int64_t line, const Status& why) {
+  total_ -= defaults_.n;
+  if (finished_.has_failed_prompt(line)) return absl::OkStatus();
+  ++failed_;
+  progress_.clear();
+  fmt::print(stderr, "{} line {}: {}\n", options_.prompts, line + 1, message_of(why));
+  return write(
+      generation::write_failed_prompt({.id = id, .input_line = line, .error = why}, facts_));
+}
+
+StatusOr<std::optional<GenerationRequest>> FileRun::read_prompt(const LineReader::Line& line) {
+  const std::optional<GenerationRequest> none;
+  auto parsed = generation::parse_prompt_line(line.text, line.number, defaults_);
+  if (!parsed.ok()) {
+    const std::string id = generation::id_of_bad_line(line.text, line.number);
+    RLGEN_RETURN_IF_ERROR(fail_prompt(id, line.number, parsed.status()));
+    return none;
+  }
+  Status status = ids_.add(parsed->id);
+  GenerationRequest request{.id = parsed->id, .tag = line.number};
+  if (status.ok()) {
+    auto ids = session_.encode(parsed->prompt);
+    status = ids.status();
+    if (ids.ok()) request.prompt_token_ids = *std::move(ids);
+  }
+  request.sampling = std::move(parsed->sampling);
+  if (!request.sampling.seed) {
+    request.sampling.seed = generation::line_seed(facts_.seed, request.id);
+  }
+  if (status.ok()) status = session_.generation->complete(&request);
+  if (!status.ok()) {
+    RLGEN_RETURN_IF_ERROR(fail_prompt(request.id, line.number, status));
+    return none;
+  }
+  total_ += request.sampling.n - defaults_.n;
+  RLGEN_ASSIGN_OR_RETURN(
+      request.samples,
+      finished_.samples_left(request.id, request.prompt_token_ids, request.sampling,
+                             session_.generation->info().numerics.to_string()));
+  if (request.samples.empty()) return none;
+  return std::optional<GenerationRequest>(std::move(request));
+}
+
+StatusOr<std::optional<GenerationRequest>> FileRun::next() {
+  for (;;) {
+    RLGEN_ASSIGN_OR_RETURN(const auto line, prompts_->next());
+    if (!line) return std::optional<GenerationRequest>();
+    if (generation::is_blank(line->text)) continue;
+    RLGEN_ASSIGN_OR_RETURN(auto request, read_prompt(*line));
+    if (request || interrupts_.poll()) return request;
+  }
+}
+
+Status FileRun::accept(const Rollout& finished) {
+  Rollout rollout = finished;
+  if (session_.text) RLGEN_RETURN_IF_ERROR(session_.text->fill_text(&rollout));
+  RLGEN_ASSIGN_OR_RETURN(const std::string line, generation::write_rollout_line(rollout, facts_));
+  RLGEN_RETURN_IF_ERROR(write(line));
+  ++made_;
+  tokens_ += static_cast<int64_t>(rollout.tokens.size());
+  if (rollout.finish.reason == FinishReason::kError) {
+    ++failed_;
+    progress_.clear();
+    fmt::print(stderr, "id {} sample {}: {}\n", rollout.id, rollout.sample,
+               message_of(rollout.finish.error));
+  }
+  if (options_.table) rows_.push_back(table_row(rollout));
+  return absl::OkStatus();
+}
+
+void FileRun::show_progress(const generation::BatchProgress&) {
+  const ShardMetrics metrics = session_.generation->metrics();
+  progress_.show({.done = finished_.rollouts() + made_,
+                  .total = total_,
+                  .new_done = made_,
+                  .tokens = tokens_,
+                  .running = metrics.running,
+                  .waiting = metrics.waiting,
+                  .seconds = seconds()});
+}
+
+void FileRun::print_summary(const Status& end) const {
+  const double time = seconds();
+  fmt::print(stderr, "{}{} rollouts, {} tokens in {:.1f} s, {:.0f} tok/s, run seed {}\n",
+             end.ok() ? "" : "stopped: ", made_, tokens_, time,
+             time > 0.0 ? static_cast<double>(tokens_) / time : 0.0, facts_.seed);
+  if (finished_.rollouts() > 0) {
+    fmt::print(stderr, "{} rollouts were there before\n", finished_.rollouts());
+  }
+  if (failed_ > 0) fmt::print(stderr, "{} lines failed\n", failed_);
+}
+
+StatusOr<int> FileRun::run() {
+  RLGEN_RETURN_IF_ERROR(open_files());
+  RLGEN_RETURN_IF_ERROR(choose_seed());
+  start_ = std::chrono::steady_clock::now();
+  generation::BatchJob job;
+  job.next = [this] { return next(); };
+  job.rejected = [this](const GenerationRequest& request, const Status& why) {
+    return fail_prompt(request.id, request.tag, why);
+  };
+  job.sink = this;
+  job.max_in_flight = 2 * static_cast<int64_t>(options_.engine.spec.max_num_seqs);
+  job.interrupted = [this] { return interrupts_.poll().has_value(); };
+  job.progress = [this](const generation::BatchProgress& progress) { show_progress(progress); };
+  const Status end = generation::run_batch(*session_.generation, job);
+  progress_.clear();
+  print_summary(end);
+  if (const auto signal = interrupts_.poll(); !end.ok() && signal) {
+    fmt::print(stderr, "interrupted; --resume goes on\n");
+    return Interrupts::exit_code(*signal);
+  }
+  RLGEN_RETURN_IF_ERROR(end);
+  if (options_.table) fmt::print("{}", rollout_table(std::move(rows_), defaults_.logprobs_mode));
+  return failed_ > 0 ? kExitFailed : kExitGood;
+}
+
+}  // namespace rlgen::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <csignal>
+#include <optional>
+
+namespace rlgen::cli {
+
+// Holds back SIGINT and SIGTERM for as long as the object lives, so that a run can stop between two
+// lines instead of dying inside one; SIGPIPE is ignored (a closed pipe is a write error). Make it
+// before any thread starts: threads inherit the mask. Once one signal was seen, the next one ends
+// the process at once.
+class Interrupts {
+ public:
+  Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  ~Interrupts();
+
+  // The signal that came, if any. From the thread that made the object.
+  std::optional<int> poll();
+
+  // Exit code of a process that a signal stopped: 128 + its number.
+  static int exit_code(int signal) { return 128 + signal; }
+
+ private:
+  void let_through();
+
+  sigset_t held_;
+  sigset_t before_;
+  std::optional<int> seen_;
+};
+
+}  // namespace rlgen::cli

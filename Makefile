@@ -25,8 +25,12 @@ demo: build  ## roll out completions from a real model and print them
 	@$(PYTHON) tools/fetch_demo_model.py
 	@mkdir -p out
 	@$(BIN)/rlgen generate --model $(DEMO_MODEL) --prompts examples/prompts/demo.jsonl \
-	  --output out/demo.jsonl --overwrite
-	@PYTHONPATH=python $(PYTHON) -m rlgen out/demo.jsonl
+	  --output out/demo.jsonl --overwrite --table
+	@printf '%s\n' '' 'The rollouts are in out/demo.jsonl (docs/rollouts.md). Try next:' \
+	  '  $(BIN)/rlgen generate --model $(DEMO_MODEL) --chat --prompt "Why is the sky blue?"' \
+	  '  $(BIN)/rlgen score --model $(DEMO_MODEL) --input out/demo.jsonl --output out/scored.jsonl' \
+	  '  $(BIN)/rlgen inspect --model $(DEMO_MODEL)' \
+	  '  make test'
 
 test: build  ## run the fast tests
 	@ctest --preset release

@@ -81,7 +81,7 @@ class EngineCore {
   void finish(Sequence* sequence, Finish finish, SequenceEvent* event);
 
   void forward(const Plan& plan);
-  void sample(const Plan& plan);
+  void sample();
   void emit(const Plan& plan);
 
   void add_to_batch(const PlannedRows& planned);

@@ -14,7 +14,7 @@ bool EngineCore::step(Admission admission) {
   scheduler_.admit(admission);
   const Plan plan = scheduler_.plan();
   forward(plan);
-  sample(plan);
+  sample();
   emit(plan);
   return !plan.empty();
 }
@@ -49,7 +49,7 @@ void EngineCore::forward(const Plan& plan) {
                   &workspace_, logits_.data());
 }
 
-void EngineCore::sample(const Plan&) {
+void EngineCore::sample() {
   const auto vocab_rows = size_t(parts_.decoder->spec.vocab_rows);
   pool_.run(int64_t(wanted_.size()), [&](int64_t row, int thread) {
     sample_row(&wanted_[size_t(row)], logits_.data() + size_t(row) * vocab_rows,

@@ -129,6 +129,7 @@ struct Settings {
   int32_t wanted = 0;
   int32_t kv_blocks = 512;
   int32_t block_size = 16;
+  DType kv_dtype = DType::kFloat32;
   TokenWatcherFactory watchers;
 };
 
@@ -148,6 +149,7 @@ inline EngineOptions make_options(const Loaded& loaded, const Settings& settings
 inline EngineParts make_parts(const Loaded& loaded, const Settings& settings, EventSink* sink) {
   const models::DecoderSpec& spec = loaded.model.decoder.spec;
   kernels::KvLayout layout;
+  layout.dtype = settings.kv_dtype;
   layout.layers = spec.layers;
   layout.kv_heads = spec.kv_heads;
   layout.head_dim = spec.head_dim;

@@ -130,6 +130,19 @@ TEST(EngineExact, BlockSizeAndPlacesInTheBatchChangeNothing) {
   }
 }
 
+TEST(EngineExact, HalfWidthKvIsExactToo) {
+  const Loaded loaded = load_checkpoint("llama");
+  const auto requests = mixed_requests(24);
+  DigestStream all;
+  for (const DType kv_dtype : {DType::kBFloat16, DType::kFloat16}) {
+    const Outcomes alone = run_alone(loaded, {.isa = "scalar", .kv_dtype = kv_dtype}, requests);
+    const Settings settings{.threads = 2, .budget = 19, .kv_blocks = 11, .kv_dtype = kv_dtype};
+    expect_equal(alone, run_together(loaded, settings, requests), describe(settings));
+    for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
+  }
+  EXPECT_TRUE(report_digest("engine half kv", all.digest()));
+}
+
 TEST(EngineExact, EveryFamilyAloneAndTogether) {
   DigestStream all;
   for (const char* name :

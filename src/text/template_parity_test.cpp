@@ -53,7 +53,9 @@ class TemplateParity : public testing::Test {
   static std::string difference(const Json& golden, const StatusOr<std::string>& ours) {
     if (golden.is_null()) return ours.ok() ? "Jinja2 raises, we give: " + *ours : "";
     if (!ours.ok()) return "we fail: " + std::string(ours.status().message());
-    return *ours == golden ? "" : "wanted: " + golden.dump() + "\ngot:    " + Json(*ours).dump();
+    return *ours == golden.get<std::string>()
+               ? ""
+               : "wanted: " + golden.dump() + "\ngot:    " + Json(*ours).dump();
   }
 
   Json goldens_;

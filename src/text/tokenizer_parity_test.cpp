@@ -59,10 +59,11 @@ TEST_P(TokenizerParity, FB183_FB184_FB187_IdsEqualTheReference) {
 TEST_P(TokenizerParity, FB188_DecodedTextEqualsTheReference) {
   for (const Json& golden : cases_) {
     const Ids ids = golden["ids"];
-    const std::string text = *tokenizer_->decode(ids, false);
-    EXPECT_EQ(text, golden["decoded"].is_null() ? golden["text"] : golden["decoded"]);
-    if (golden["decoded_without_special"].is_null()) continue;
-    EXPECT_EQ(*tokenizer_->decode(ids, true), golden["decoded_without_special"]) << text;
+    const Json& decoded = golden["decoded"].is_null() ? golden["text"] : golden["decoded"];
+    EXPECT_EQ(*tokenizer_->decode(ids, false), decoded.get<std::string>());
+    const Json& visible = golden["decoded_without_special"];
+    if (visible.is_null()) continue;
+    EXPECT_EQ(*tokenizer_->decode(ids, true), visible.get<std::string>());
   }
 }
 

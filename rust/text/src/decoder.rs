@@ -108,23 +108,29 @@ pub fn fallback_byte(piece: &str) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// The bytes that a token of a byte-level vocabulary stands for: the inverse of GPT-2's table of
-/// printable stand-ins. None when a character is no stand-in.
-pub fn byte_level(token: &str) -> Option<Vec<u8>> {
-    token.chars().map(stand_in_byte).collect()
+/// The inverse of GPT-2's table of printable stand-ins for bytes.
+pub struct ByteLevelTable {
+    bytes: [Option<u8>; 0x144],
 }
 
-fn prints_as_itself(byte: u8) -> bool {
-    matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
-}
+impl ByteLevelTable {
+    pub fn new() -> Self {
+        let mut bytes = [None; 0x144];
+        let mut next = 256;
+        for byte in 0..=255u8 {
+            if matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) {
+                bytes[usize::from(byte)] = Some(byte);
+            } else {
+                bytes[next] = Some(byte);
+                next += 1;
+            }
+        }
+        ByteLevelTable { bytes }
+    }
 
-fn stand_in_byte(stand_in: char) -> Option<u8> {
-    let code = u32::from(stand_in);
-    match u8::try_from(code) {
-        Ok(byte) => prints_as_itself(byte).then_some(byte),
-        Err(_) => (0..=255u8)
-            .filter(|byte| !prints_as_itself(*byte))
-            .nth(usize::try_from(code - 256).ok()?),
+    /// The bytes that a token stands for; None when a character is no stand-in.
+    pub fn bytes_of(&self, token: &str) -> Option<Vec<u8>> {
+        token.chars().map(|c| self.bytes.get(c as usize).copied().flatten()).collect()
     }
 }
 
@@ -138,16 +144,15 @@ mod tests {
 
     #[test]
     fn byte_level_is_the_inverse_of_gpt2s_table() {
-        assert_eq!(byte_level("Ġx").unwrap(), b" x");
-        assert_eq!(byte_level("Ċ").unwrap(), b"\n");
-        assert_eq!(byte_level("ðŁĺĢ").unwrap(), "😀".as_bytes());
-        assert_eq!(byte_level("a b"), None);
-        let all: Vec<u8> =
-            (0..0x144u32).filter_map(|code| stand_in_byte(char::from_u32(code)?)).collect();
-        let mut sorted = all.clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..=255u8).collect::<Vec<_>>());
-        assert_eq!(stand_in_byte('世'), None);
+        let table = ByteLevelTable::new();
+        assert_eq!(table.bytes_of("Ġx").unwrap(), b" x");
+        assert_eq!(table.bytes_of("Ċ").unwrap(), b"\n");
+        assert_eq!(table.bytes_of("ðŁĺĢ").unwrap(), "😀".as_bytes());
+        assert_eq!(table.bytes_of("a b"), None);
+        assert_eq!(table.bytes_of("世"), None);
+        let mut all: Vec<u8> = table.bytes.iter().copied().flatten().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..=255u8).collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A tokenizer with its table of token bytes.
 
-use crate::decoder::{self, Analysis, Kind, Rule};
+use crate::decoder::{self, Analysis, ByteLevelTable, Kind, Rule};
+use serde::Deserialize;
 use serde_json::Value as Json;
 use tokenizers::{AddedToken, Tokenizer};
 
@@ -78,8 +79,9 @@ impl TextTokenizer {
     /// For each id from 0: one byte of flags, the length as u32, the bytes.
     pub fn table(&self) -> Result<Vec<u8>, String> {
         let mut table = Vec::with_capacity(self.id_count as usize * 12);
+        let byte_level = ByteLevelTable::new();
         for id in 0..self.id_count {
-            let (flags, bytes) = self.entry(id)?;
+            let (flags, bytes) = self.entry(id, &byte_level)?;
             let length = u32::try_from(bytes.len()).map_err(|error| error.to_string())?;
             table.push(flags);
             table.extend(length.to_ne_bytes());
@@ -88,7 +90,7 @@ impl TextTokenizer {
         Ok(table)
     }
 
-    fn entry(&self, id: u32) -> Result<(u8, Vec<u8>), String> {
+    fn entry(&self, id: u32, byte_level: &ByteLevelTable) -> Result<(u8, Vec<u8>), String> {
         let Some(token) = self.inner.id_to_token(id) else {
             return Ok((0, Vec::new()));
         };
@@ -106,7 +108,7 @@ impl TextTokenizer {
         let bytes = match self.analysis.rule.kind {
             Kind::Bytes => match added {
                 Some(token) => token.content.clone().into_bytes(),
-                None => decoder::byte_level(&token).unwrap_or_else(|| token.into_bytes()),
+                None => byte_level.bytes_of(&token).unwrap_or_else(|| token.into_bytes()),
             },
             Kind::Pieces => {
                 let piece = self.analysis.piece(&token)?;
@@ -128,14 +130,19 @@ fn flag(token: &Json, name: &str) -> bool {
     token[name].as_bool().unwrap_or(false)
 }
 
+/// The part of a tokenizer.json that is read here.
+#[derive(Deserialize)]
+struct AddedTokensOfFile {
+    #[serde(default)]
+    added_tokens: Vec<Json>,
+}
+
 /// The library numbers added tokens that the model lacks itself; a file that says otherwise would
 /// silently mean other ids.
 fn check_ids_of_file(inner: &Tokenizer, content: &[u8]) -> Result<(), String> {
-    let file: Json = serde_json::from_slice(content).map_err(|error| error.to_string())?;
-    for token in file["added_tokens"].as_array().into_iter().flatten() {
-        check_id(inner, token)?;
-    }
-    Ok(())
+    let file: AddedTokensOfFile =
+        serde_json::from_slice(content).map_err(|error| error.to_string())?;
+    file.added_tokens.iter().try_for_each(|token| check_id(inner, token))
 }
 
 fn check_id(inner: &Tokenizer, token: &Json) -> Result<(), String> {

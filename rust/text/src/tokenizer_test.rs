@@ -34,8 +34,11 @@ fn encodes_without_the_files_truncation() {
 fn fb051_the_number_of_ids_counts_gaps() {
     let tokenizer = byte_level();
     assert_eq!(tokenizer.id_count(), 23);
-    assert_eq!(tokenizer.entry(20).unwrap(), (DEFINED | SPECIAL | ADDED, b"<|end|>".to_vec()));
-    assert_eq!(tokenizer.entry(12).unwrap(), (0, vec![]));
+    assert_eq!(
+        tokenizer.entry(20, &ByteLevelTable::new()).unwrap(),
+        (DEFINED | SPECIAL | ADDED, b"<|end|>".to_vec())
+    );
+    assert_eq!(tokenizer.entry(12, &ByteLevelTable::new()).unwrap(), (0, vec![]));
 }
 
 #[test]
@@ -47,9 +50,9 @@ fn fb049_an_undefined_id_decodes_to_nothing() {
 #[test]
 fn fb188_added_tokens_are_their_own_text() {
     let tokenizer = byte_level();
-    assert_eq!(tokenizer.entry(21).unwrap().1, "é".as_bytes());
-    assert_eq!(tokenizer.entry(22).unwrap().1, "Ġx".as_bytes());
-    assert_eq!(tokenizer.entry(4).unwrap().1, b" ");
+    assert_eq!(tokenizer.entry(21, &ByteLevelTable::new()).unwrap().1, "é".as_bytes());
+    assert_eq!(tokenizer.entry(22, &ByteLevelTable::new()).unwrap().1, "Ġx".as_bytes());
+    assert_eq!(tokenizer.entry(4, &ByteLevelTable::new()).unwrap().1, b" ");
 }
 
 #[test]

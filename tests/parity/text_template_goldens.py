@@ -26,7 +26,7 @@ from text_template_cases import CONVERSATIONS, SNIPPETS, SPECIAL_TOKENS, SNIPPET
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "text"
-OWN = ["mistral_like", "chatml_like"]
+OWN = ["mistral_like", "smollm2"]
 FROM_TRL = [
     "llama3", "llama3_1", "llama3_2", "qwen2_5", "qwen2_5_training", "qwen3", "qwen3_training",
     "qwen3_instruct_2507", "qwen3_5_think", "deepseekv3", "gemma", "gemma3", "phi3", "glm4moe",

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
-#include "kernels/philox.h"
 #include "tensor/bfloat16.h"
 
 namespace rlgen::kernels {
@@ -23,10 +22,15 @@ struct Shape {
   int64_t window = 0;
 };
 
-// Which number of the data: what a position, a head and a dimension have, whatever the layout.
+// Which number of the data, in [-1, 1): what a position, a head and a dimension have, whatever the
+// layout.
 float number(uint64_t kind, int64_t position, int64_t head, int64_t d) {
-  const auto place = static_cast<uint64_t>((position * 64 + head) * 512 + d);
-  return static_cast<float>(2.0 * uniform(kind, 0, place) - 1.0);
+  auto bits = static_cast<uint64_t>((position * 64 + head) * 512 + d) * 4 + kind;
+  for (int round = 0; round < 2; ++round) {
+    bits *= 0x9e3779b97f4a7c15u;
+    bits ^= bits >> 32;
+  }
+  return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
 }
 
 float stored(DType dtype, float x) {
@@ -202,7 +206,7 @@ std::vector<Shape> shapes() {
 TEST_P(Attention, IsCloseToTheTextbookInDouble) {
   for (const Shape& shape : shapes()) {
     Sequence sequence(table(), shape, 600);
-    for (const int64_t position : {0, 1, 15, 16, 17, 254, 255, 256, 257, 511, 512, 599}) {
+    for (const int64_t position : {0, 1, 15, 16, 17, 255, 256, 257, 599}) {
       const auto out = sequence.attend(position, 1);
       for (int64_t head = 0; head < shape.heads; ++head) {
         const auto expected = reference(shape, position, head, sequence.scale());
@@ -313,33 +317,33 @@ std::vector<float> row_by_row(Sequence& sequence, int64_t first, int64_t rows) {
 
 TEST_P(Attention, RowsDoNotDependOnEachOther) {
   for (const Shape& shape : shapes()) {
-    Sequence sequence(table(), shape, 560);
-    const auto expected = row_by_row(sequence, 225, 60);
-    EXPECT_EQ(sequence.attend(225, 60), expected);
-    EXPECT_EQ(sequence.attend(225, 60, {1, 2, 3, 10, 31, 32, 33}), expected);
-    EXPECT_EQ(sequence.attend(225, 60, {7, 14, 21, 28, 35, 42, 49, 56}), expected);
-    const auto tail = row_by_row(sequence, 500, 60);
-    EXPECT_EQ(sequence.attend(500, 60), tail);
+    Sequence sequence(table(), shape, 520);
+    const auto expected = row_by_row(sequence, 240, 34);
+    EXPECT_EQ(sequence.attend(240, 34), expected);
+    EXPECT_EQ(sequence.attend(240, 34, {1, 2, 3, 10, 31, 32, 33}), expected);
+    EXPECT_EQ(sequence.attend(240, 34, {7, 14, 21, 28}), expected);
+    const auto tail = row_by_row(sequence, 505, 12);
+    EXPECT_EQ(sequence.attend(505, 12), tail);
   }
 }
 
 TEST_P(Attention, TheBlockSizeDoesNotMatter) {
   for (Shape shape : shapes()) {
     shape.block_size = 16;
-    const auto expected = Sequence(table(), shape, 400).attend(350, 50);
+    const auto expected = Sequence(table(), shape, 400).attend(390, 10);
     for (const int32_t block_size : {32, 48, 64, 256, 512}) {
       shape.block_size = block_size;
-      EXPECT_EQ(Sequence(table(), shape, 400).attend(350, 50), expected) << block_size;
+      EXPECT_EQ(Sequence(table(), shape, 400).attend(390, 10), expected) << block_size;
     }
   }
 }
 
 TEST_P(Attention, LaterKeysNeverEnterEvenAsNan) {
   for (const Shape& shape : shapes()) {
-    Sequence sequence(table(), shape, 300);
-    const auto expected = sequence.attend(240, 59);
-    sequence.spoil(299, std::numeric_limits<float>::quiet_NaN());
-    auto out = sequence.attend(240, 60);
+    Sequence sequence(table(), shape, 270);
+    const auto expected = sequence.attend(250, 19);
+    sequence.spoil(269, std::numeric_limits<float>::quiet_NaN());
+    auto out = sequence.attend(250, 20);
     out.resize(expected.size());
     EXPECT_EQ(out, expected);
   }

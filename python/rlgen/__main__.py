@@ -24,7 +24,7 @@ def row_of(rollout: Rollout, width: int) -> tuple[str, ...]:
 def print_table(rows: list[tuple[str, ...]]) -> None:
     """The rows under HEADINGS, in columns; numbers to the right."""
     widths = [max(len(row[column]) for row in [HEADINGS, *rows]) for column in range(len(HEADINGS))]
-    for row in [HEADINGS, tuple("-" * width for width in widths[:-1]) + ("-" * 4,), *rows]:
+    for row in [HEADINGS, (*("-" * width for width in widths[:-1]), "----"), *rows]:
         cells = [
             cell.rjust(width) if heading in {"sample", "tokens", "sum logprob", "mean logprob"} else cell.ljust(width)
             for cell, width, heading in zip(row, widths, HEADINGS, strict=True)

@@ -134,7 +134,10 @@ class RolloutsTest(unittest.TestCase):
     def test_table(self) -> None:
         """Log-probabilities, failures and totals are shown."""
         output = io.StringIO()
-        with mock.patch.object(sys, "argv", ["rlgen", str(self.write(LINE, FAILED))]), contextlib.redirect_stdout(output):
+        with (
+            mock.patch.object(sys, "argv", ["rlgen", str(self.write(LINE, FAILED))]),
+            contextlib.redirect_stdout(output),
+        ):
             self.assertEqual(table.main(), 0)
         shown = output.getvalue()
         self.assertIn("-1.7500", shown)

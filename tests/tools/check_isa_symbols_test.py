@@ -39,7 +39,10 @@ class CheckIsaSymbolsTest(unittest.TestCase):
 
     def test_shared_inline_function_fails(self) -> None:
         """The trap itself."""
-        source = "namespace k { inline float twice(float x) { return 2 * x; } }\nnamespace k::avx2 { float f(float x) { return twice(x); } }\n"
+        source = (
+            "namespace k { inline float twice(float x) { return 2 * x; } }\n"
+            "namespace k::avx2 { float f(float x) { return twice(x); } }\n"
+        )
         code, output = run_on(source)
         self.assertEqual(code, 1)
         self.assertIn("W k::twice(float)", output)

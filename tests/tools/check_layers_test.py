@@ -29,7 +29,10 @@ class CheckLayersTest(unittest.TestCase):
         """Exit code and output for a tree with these files under src/."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
-            for name, text in {"docs/structure.md": HEADING + rows, **{f"src/{k}": v for k, v in files.items()}}.items():
+            for name, text in {
+                "docs/structure.md": HEADING + rows,
+                **{f"src/{k}": v for k, v in files.items()},
+            }.items():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
             (root / "src").mkdir(exist_ok=True)
@@ -102,7 +105,11 @@ class CheckLayersTest(unittest.TestCase):
 
     def test_cycle_of_files(self) -> None:
         """Inside one module too."""
-        files = {"base/a.h": '#include "base/b.h"\n', "base/b.h": '#include "base/c.h"\n', "base/c.h": '#include "base/a.h"\n'}
+        files = {
+            "base/a.h": '#include "base/b.h"\n',
+            "base/b.h": '#include "base/c.h"\n',
+            "base/c.h": '#include "base/a.h"\n',
+        }
         self.assert_bad("cycle of files: base/a.h -> base/b.h -> base/c.h -> base/a.h", files)
 
     def test_cycle_of_modules(self) -> None:
@@ -115,7 +122,9 @@ class CheckLayersTest(unittest.TestCase):
     def test_bad_table(self) -> None:
         """Rows that cannot be right, and no rows at all."""
         self.assert_bad("no module table found", {}, "")
-        self.assert_bad("may not include b (level 1)", {}, "| 1 | `a` | b | none | x |\n| 1 | `b` | none | none | x |\n")
+        self.assert_bad(
+            "may not include b (level 1)", {}, "| 1 | `a` | b | none | x |\n| 1 | `b` | none | none | x |\n"
+        )
         self.assert_bad("may include c, which has no row", {}, "| 1 | `a` | c | none | x |\n")
         self.assert_bad("soup is no library", {}, "| 1 | `a` | none | soup | x |\n")
 

@@ -144,7 +144,7 @@ void FileRun::print_summary(const Status& end) const {
   if (finished_.rollouts() > 0) {
     fmt::print(stderr, "{} rollouts were there before\n", finished_.rollouts());
   }
-  if (failed_ > 0) fmt::print(stderr, "{} lines failed\n", failed_);
+  if (failed_ > 0) fmt::print(stderr, "{} failed\n", counted(failed_, "line"));
 }
 
 StatusOr<int> FileRun::run() {

@@ -15,6 +15,10 @@ constexpr int kBarWidth = 24;
 
 }  // namespace
 
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string duration_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);

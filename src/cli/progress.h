@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace rlgen::cli {
 
@@ -24,6 +25,9 @@ std::string progress_text(const ProgressNumbers& numbers);
 
 // The same behind a bar of `width` characters.
 std::string progress_bar(const ProgressNumbers& numbers, int width);
+
+// "1 line", "2 lines".
+std::string counted(int64_t count, std::string_view noun);
 
 // "0:41", "12:05", "3:00:07".
 std::string duration_text(double seconds);

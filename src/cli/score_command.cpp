@@ -160,8 +160,9 @@ class ScoreRun final : private RolloutSink {
   void print_summary(const Status& end) const {
     fmt::print(stderr, "{}{} lines scored, {} tokens in {:.1f} s\n",
                end.ok() ? "" : "stopped: ", scored_, tokens_, seconds());
-    if (copied_ > 0) fmt::print(stderr, "{} lines carried an error and were copied\n", copied_);
-    if (failed_ > 0) fmt::print(stderr, "{} lines failed\n", failed_);
+    if (copied_ > 0)
+      fmt::print(stderr, "{} copied as it came, with its error\n", counted(copied_, "line"));
+    if (failed_ > 0) fmt::print(stderr, "{} failed\n", counted(failed_, "line"));
   }
 
   const ScoreOptions& options_;

@@ -94,7 +94,10 @@ Status Generation::complete(GenerationRequest* request) const {
     RLGEN_RETURN_IF_ERROR(check_ids("token_ids", *request->score_token_ids, info_.vocab_size));
     length += static_cast<int64_t>(request->score_token_ids->size());
   }
-  if (length > info_.max_model_len) return context_length_exceeded(length, info_.max_model_len);
+  const bool too_long = length > info_.max_model_len;
+  if (too_long || (no_room(*request) && sampling.prompt_logprobs)) {
+    return context_length_exceeded(length, info_.max_model_len);
+  }
   if (!sampling.seed) sampling.seed = draw_seed();
   return absl::OkStatus();
 }
@@ -150,6 +153,20 @@ void Generation::drop(std::span<const SequenceRequest> requests) {
   }
 }
 
+bool Generation::no_room(const GenerationRequest& request) const {
+  return !request.score_token_ids &&
+         static_cast<int64_t>(request.prompt_token_ids.size()) == info_.max_model_len;
+}
+
+void Generation::end_without_room(std::span<const SequenceRequest> requests) {
+  EventBatch events;
+  for (const SequenceRequest& request : requests) {
+    events.push_back({.id = request.id,
+                      .finish = Finish{.reason = FinishReason::kLength, .context_full = true}});
+  }
+  on_events(std::move(events));
+}
+
 StatusOr<std::vector<SequenceId>> Generation::submit(GenerationRequest request,
                                                      RequestObserver observer) {
   RLGEN_RETURN_IF_ERROR(complete(&request));
@@ -158,6 +175,10 @@ StatusOr<std::vector<SequenceId>> Generation::submit(GenerationRequest request,
       open_sequences(request, std::make_shared<const RequestObserver>(std::move(observer)), &shard);
   std::vector<SequenceId> ids;
   for (const SequenceRequest& sequence : requests) ids.push_back(sequence.id);
+  if (no_room(request)) {
+    end_without_room(requests);
+    return ids;
+  }
   const Status status = shards_[shard].client->submit(requests);
   if (status.ok()) return ids;
   drop(requests);

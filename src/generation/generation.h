@@ -80,7 +80,8 @@ class Generation final : private EventSink {
 
   // Completes the request and gives its samples to one shard as a group. Returns the ids of the
   // sequences. Errors: those of complete(), kUnavailable when the shard is gone; then the observer
-  // is never called.
+  // is never called. A prompt that fills the context leaves nothing to do: its samples end with
+  // finish reason "length", no token and context_full, before this returns.
   StatusOr<std::vector<SequenceId>> submit(GenerationRequest request, RequestObserver observer);
 
   // Ends the sequences with "abort"; each still gives its rollout. Ids not in flight are ignored.
@@ -123,6 +124,8 @@ class Generation final : private EventSink {
       const GenerationRequest& request, const std::shared_ptr<const RequestObserver>& observer,
       size_t* shard);
   void drop(std::span<const SequenceRequest> requests);
+  bool no_room(const GenerationRequest& request) const;
+  void end_without_room(std::span<const SequenceRequest> requests);
   void on_events(EventBatch events) override;
   void take(SequenceEvent event, std::vector<News>* news,
             std::vector<std::pair<size_t, SequenceId>>* rejected);

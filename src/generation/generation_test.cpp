@@ -172,8 +172,20 @@ TEST_F(GenerationTest, FB039_TooLongAPromptHasACodeAndBothNumbers) {
   EXPECT_EQ(error_code(status), "context_length_exceeded");
   EXPECT_THAT(message_of(status), HasSubstr("17"));
   EXPECT_THAT(message_of(status), HasSubstr("16"));
-  wrong.prompt_token_ids.assign(16, 1);
-  EXPECT_EQ(roll(*generation, wrong, 1).size(), 1u);
+}
+
+TEST_F(GenerationTest, FB037_APromptThatFillsTheContextEndsWithoutATokenAndIsMarked) {
+  const auto generation = start();
+  GenerationRequest full = request({.n = 2});
+  full.prompt_token_ids.assign(16, 1);
+  const auto rollouts = roll(*generation, full, 2);
+  EXPECT_EQ(rollouts[1].finish.reason, FinishReason::kLength);
+  EXPECT_TRUE(rollouts[1].finish.context_full);
+  EXPECT_TRUE(rollouts[1].tokens.empty());
+  EXPECT_FALSE(rollouts[1].truncated());
+  EXPECT_TRUE(state_->seen().empty());
+  full.sampling.prompt_logprobs = 0;
+  EXPECT_EQ(error_code(generation->submit(full, {}).status()), "context_length_exceeded");
 }
 
 TEST_F(GenerationTest, ScoreSendsTheTokens) {

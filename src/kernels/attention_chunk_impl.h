@@ -1,0 +1,182 @@
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/attention_tiles_impl.h"
+#include "kernels/exp_impl.h"
+
+// Attention of a group of rows over one chunk of keys: scores, weights, weighted values.
+namespace rlgen::kernels::RLGEN_ISA {
+
+RLGEN_INLINE int larger(int a, int b) { return a > b ? a : b; }
+RLGEN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
+
+// Keys begin .. end - 1 of the chunk for `rows` rows from `row` on: what all of them see together,
+// what only some see before and after it row by row.
+template <DType kType>
+static void add_value_block(const ChunkPart& part, Tiles values, int row, int rows, int begin,
+                            int end, int64_t value_dim) {
+  int from = begin;
+  int to = end;
+  for (int r = row; r < row + rows; ++r) {
+    from = larger(from, part.from[r]);
+    to = smaller(to, part.to[r]);
+  }
+  if (from > to) from = to = end;
+  for (int r = row; r < row + rows; ++r) {
+    add_all_values<kType, 1>(part, values, r, larger(begin, part.from[r]),
+                             smaller(from, part.to[r]), value_dim);
+  }
+  with_rows(rows,
+            [&]<int R>() { add_all_values<kType, R>(part, values, row, from, to, value_dim); });
+  for (int r = row; r < row + rows; ++r) {
+    add_all_values<kType, 1>(part, values, r, larger(to, part.from[r]), smaller(end, part.to[r]),
+                             value_dim);
+  }
+}
+
+// Keys begin .. end - 1 for all rows of the group.
+template <DType kType>
+static void add_value_blocks(const RowGroup& group, const ChunkPart& part, Tiles values, int begin,
+                             int end, int64_t value_dim) {
+  for (int row = 0; row < group.rows;) {
+    const int rows = rows_together(group.rows - row);
+    add_value_block<kType>(part, values, row, rows, begin, end, value_dim);
+    row += rows;
+  }
+}
+
+template <DType kType>
+RLGEN_INLINE const std::byte* widen(const std::byte* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += 16) store(load_at<kType>(from, i), to + i);
+  return reinterpret_cast<const std::byte*>(to);
+}
+
+// Conversion in the inner loop costs half as much again as its multiply-adds; where several blocks
+// of rows read a tile it is converted once for all.
+template <DType kType>
+RLGEN_INLINE bool widens(const RowGroup& group) {
+  return kType != DType::kFloat32 && group.rows > kBlockRows;
+}
+
+template <DType kType>
+static void add_group_values(const RowGroup& group, const ChunkPart& part, int64_t value_dim) {
+  memset(part.value, 0, size_t(group.rows) * size_t(value_dim) * sizeof(float));
+  for (int tile = part.first_tile; tile < part.end_tile; tile += kValueTiles) {
+    const int end = smaller(tile + kValueTiles, part.end_tile);
+    if (widens<kType>(group)) {
+      const std::byte* wide[kChunkTiles];
+      for (int t = tile; t < end; ++t) {
+        float* to = part.widened + (t - tile) * kTileKeys * value_dim;
+        wide[t] = widen<kType>(part.values[t], kTileKeys * value_dim, to);
+      }
+      add_value_blocks<DType::kFloat32>(group, part, wide, tile * kTileKeys, end * kTileKeys,
+                                        value_dim);
+    } else {
+      add_value_blocks<kType>(group, part, part.values, tile * kTileKeys, end * kTileKeys,
+                              value_dim);
+    }
+  }
+}
+
+// Scores of tiles begin .. end - 1, at most kBlockVectors, for `rows` rows from `row` on; tiles
+// that none of these rows sees are left out.
+template <DType kType>
+static void score_block(const RowGroup& group, const ChunkPart& part, Tiles keys, int row, int rows,
+                        int begin, int end, int64_t head_dim, float scale) {
+  int from = kChunkKeys;
+  int to = 0;
+  for (int r = row; r < row + rows; ++r) {
+    if (part.from[r] >= part.to[r]) continue;
+    from = smaller(from, part.from[r]);
+    to = larger(to, part.to[r]);
+  }
+  begin = larger(begin, from / kTileKeys);
+  end = smaller(end, (to + kTileKeys - 1) / kTileKeys);
+  float* score = part.weight + int64_t(row) * kChunkKeys;
+  with_rows(rows, [&]<int R>() {
+    if (end - begin == kBlockVectors) {
+      score_tiles<kType, R, kBlockVectors>(group.q + row, keys + begin, head_dim, scale,
+                                           score + begin * kTileKeys);
+      return;
+    }
+    for (int t = begin; t < end; ++t) {
+      score_tiles<kType, R, 1>(group.q + row, keys + t, head_dim, scale, score + t * kTileKeys);
+    }
+  });
+}
+
+template <DType kType>
+static void score_blocks(const RowGroup& group, const ChunkPart& part, Tiles keys, int begin,
+                         int end, int64_t head_dim, float scale) {
+  for (int row = 0; row < group.rows;) {
+    const int rows = rows_together(group.rows - row);
+    score_block<kType>(group, part, keys, row, rows, begin, end, head_dim, scale);
+    row += rows;
+  }
+}
+
+template <DType kType>
+static void score_group(const RowGroup& group, const ChunkPart& part, int64_t head_dim,
+                        float scale) {
+  for (int tile = part.first_tile; tile < part.end_tile; tile += kBlockVectors) {
+    const int end = smaller(tile + kBlockVectors, part.end_tile);
+    if (widens<kType>(group)) {
+      const std::byte* wide[kChunkTiles];
+      for (int t = tile; t < end; ++t) {
+        float* to = part.widened + (t - tile) * kTileKeys * head_dim;
+        wide[t] = widen<kType>(part.keys[t], kTileKeys * head_dim, to);
+      }
+      score_blocks<DType::kFloat32>(group, part, wide, tile, end, head_dim, scale);
+    } else {
+      score_blocks<kType>(group, part, part.keys, tile, end, head_dim, scale);
+    }
+  }
+}
+
+// The lanes of tile `tile` that lie in from .. to - 1 keep their value, the others get `fill`.
+RLGEN_INLINE F32x16 seen(F32x16 v, int tile, int from, int to, F32x16 fill) {
+  const int skip = larger(from - tile * kTileKeys, 0);
+  const int stop = smaller(to - tile * kTileKeys, kTileKeys);
+  if (skip == 0 && stop == kTileKeys) return v;
+  const F32x16 early = select(first_lanes(stop), v, fill);
+  return skip == 0 ? early : select(first_lanes(skip), fill, early);
+}
+
+// Turns the scores of one row into weights and notes their maximum and sum.
+static void weigh_row(ChunkPart& part, int row) {
+  const int from = part.from[row];
+  const int to = part.to[row];
+  const int first = from / kTileKeys;
+  const int end = (to + kTileKeys - 1) / kTileKeys;
+  float* weight = part.weight + int64_t(row) * kChunkKeys;
+  const F32x16 lowest = broadcast(-__builtin_inff());
+  F32x16 best = lowest;
+  for (int tile = first; tile < end; ++tile) {
+    best = max(seen(load(weight + tile * kTileKeys), tile, from, to, lowest), best);
+  }
+  const float largest = reduce_max(best);
+  F32x16 sum = zero();
+  for (int tile = first; tile < end; ++tile) {
+    const F32x16 e = exp(load(weight + tile * kTileKeys) - broadcast(largest));
+    const F32x16 w = seen(e, tile, from, to, zero());
+    store(w, weight + tile * kTileKeys);
+    sum = sum + w;
+  }
+  part.max[row] = largest;
+  part.sum[row] = reduce_sum(sum);
+}
+
+// Sums of one chunk alone, for every row of the group.
+template <DType kType>
+static void attend_chunk(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
+  const KvLayout& layout = args.kv.layout;
+  score_group<kType>(group, part, layout.head_dim, args.scale);
+  for (int row = 0; row < group.rows; ++row) {
+    if (part.from[row] < part.to[row]) weigh_row(part, row);
+  }
+  add_group_values<kType>(group, part, layout.value_dim);
+}
+
+}  // namespace rlgen::kernels::RLGEN_ISA

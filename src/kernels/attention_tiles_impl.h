@@ -1,0 +1,201 @@
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/kernel_args.h"
+
+// The inner loops of attention: some query rows against some tiles of keys or of values. Numbers:
+// docs/numbers.md. How many rows and tiles go together is free to change, since no row's sums ever
+// meet another's.
+namespace rlgen::kernels::RLGEN_ISA {
+
+constexpr int kTileKeys = 16;
+constexpr int kChunkKeys = 256;
+constexpr int kChunkTiles = kChunkKeys / kTileKeys;
+
+// Accumulators of kBlockRows rows times kBlockVectors vectors fill the registers: 24 of 32 with
+// AVX-512, 12 of 16 halves with AVX2, 24 of 32 quarters with NEON.
+#if defined(__AVX512F__)
+constexpr int kBlockRows = 6;
+constexpr int kBlockVectors = 4;
+#else
+constexpr int kBlockRows = 3;
+constexpr int kBlockVectors = 2;
+#endif
+// Rows that share a tile of keys or values while it is in the first-level cache.
+constexpr int kGroupRows = 4 * kBlockRows;
+// Tiles of values that are shared so: 16 KiB at 64 float32 dimensions.
+constexpr int kValueTiles = 4;
+
+// Query rows of one KV head, one per position and head of its group, and what they have summed.
+struct RowGroup {
+  int rows = 0;
+  const float* q[kGroupRows];
+  float* out[kGroupRows];
+  int64_t first[kGroupRows];  // keys first .. end - 1 are seen
+  int64_t end[kGroupRows];
+  bool started[kGroupRows];  // some chunk has been merged
+  float max[kGroupRows];
+  float sum[kGroupRows];
+  float* value;  // [rows][value_dim]
+};
+
+// The same for one chunk alone. Memory of a group's chunk: scores, then values.
+struct ChunkPart {
+  int first_tile;  // some row sees tiles first_tile .. end_tile - 1
+  int end_tile;
+  const std::byte* keys[kChunkTiles];    // of those tiles
+  const std::byte* values[kChunkTiles];  // likewise
+  int from[kGroupRows];                  // keys from .. to - 1 of the chunk are seen
+  int to[kGroupRows];
+  float max[kGroupRows];
+  float sum[kGroupRows];
+  float* weight;   // [rows][kChunkKeys]: scores, then exp(score - max)
+  float* value;    // [rows][value_dim]
+  float* widened;  // some tiles of keys or of values as float32
+};
+
+template <DType kType>
+RLGEN_INLINE F32x16 load_at(const std::byte* p, int64_t i) {
+  if constexpr (kType == DType::kFloat32) return load(reinterpret_cast<const float*>(p) + i);
+  if constexpr (kType == DType::kBFloat16) {
+    return load_bf16(reinterpret_cast<const uint16_t*>(p) + i);
+  }
+  if constexpr (kType == DType::kFloat16) {
+    return load_f16(reinterpret_cast<const uint16_t*>(p) + i);
+  }
+}
+
+template <DType kType>
+RLGEN_INLINE F32x16 load_at_n(const std::byte* p, int64_t i, int n) {
+  if constexpr (kType == DType::kFloat32) return load_n(reinterpret_cast<const float*>(p) + i, n);
+  if constexpr (kType == DType::kBFloat16) {
+    return load_bf16_n(reinterpret_cast<const uint16_t*>(p) + i, n);
+  }
+  if constexpr (kType == DType::kFloat16) {
+    return load_f16_n(reinterpret_cast<const uint16_t*>(p) + i, n);
+  }
+}
+
+// How many of `left` rows go together.
+RLGEN_INLINE int rows_together(int left) {
+  if (left == 5) return 3;
+  if (kBlockRows == 3 && left == 4) return 2;
+  if (kBlockRows == 6 && (left == 7 || left == 8)) return 4;
+  return left < kBlockRows ? left : kBlockRows;
+}
+
+// f<R>() for R = rows.
+template <typename F>
+RLGEN_INLINE void with_rows(int rows, F f) {
+  if constexpr (kBlockRows == 6) {
+    if (rows == 6) return f.template operator()<6>();
+    if (rows == 4) return f.template operator()<4>();
+  }
+  if (rows == 3) return f.template operator()<3>();
+  if (rows == 2) return f.template operator()<2>();
+  return f.template operator()<1>();
+}
+
+// Scores of R rows and T tiles; score [R] with row stride kChunkKeys.
+template <DType kType, int R, int T>
+static void score_tiles(const float* const* q, const std::byte* const* tiles, int64_t head_dim,
+                        float scale, float* score) {
+  F32x16 sum[R][T];
+  RLGEN_UNROLL
+  for (int r = 0; r < R; ++r) {
+    RLGEN_UNROLL
+    for (int t = 0; t < T; ++t) sum[r][t] = zero();
+  }
+  for (int64_t d = 0; d < head_dim; ++d) {
+    F32x16 key[T];
+    RLGEN_UNROLL
+    for (int t = 0; t < T; ++t) key[t] = load_at<kType>(tiles[t], d * kTileKeys);
+    RLGEN_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const F32x16 query = broadcast(q[r][d]);
+      RLGEN_UNROLL
+      for (int t = 0; t < T; ++t) sum[r][t] = fma(query, key[t], sum[r][t]);
+    }
+  }
+  RLGEN_UNROLL
+  for (int r = 0; r < R; ++r) {
+    RLGEN_UNROLL
+    for (int t = 0; t < T; ++t) {
+      store(sum[r][t] * broadcast(scale), score + r * kChunkKeys + t * kTileKeys);
+    }
+  }
+}
+
+// Where the values of a chunk are read: by tile, as in ChunkPart.
+using Tiles = const std::byte* const*;
+
+// value[r] += weight[r][key] * V[key] for keys from .. to - 1 in order: R rows, N vectors from
+// dimension `at` on, of which the last has `lanes` lanes.
+template <DType kType, int R, int N, bool kWhole>
+static void add_values(const ChunkPart& part, Tiles values, int row, int from, int to,
+                       int64_t value_dim, int64_t at, int lanes) {
+  const float* weight = part.weight + int64_t(row) * kChunkKeys;
+  float* value = part.value + row * value_dim + at;
+  F32x16 sum[R][N];
+  RLGEN_UNROLL
+  for (int r = 0; r < R; ++r) {
+    RLGEN_UNROLL
+    for (int v = 0; v < N; ++v) {
+      const float* old = value + r * value_dim + v * 16;
+      sum[r][v] = kWhole ? load(old) : load_n(old, lanes);
+    }
+  }
+  while (from < to) {
+    const int tile = from / kTileKeys;
+    const int stop = (tile + 1) * kTileKeys < to ? (tile + 1) * kTileKeys : to;
+    int64_t element = int64_t(from % kTileKeys) * value_dim + at;
+    for (; from < stop; ++from, element += value_dim) {
+      F32x16 row_of_values[N];
+      RLGEN_UNROLL
+      for (int v = 0; v < N; ++v) {
+        row_of_values[v] = kWhole ? load_at<kType>(values[tile], element + v * 16)
+                                  : load_at_n<kType>(values[tile], element + v * 16, lanes);
+      }
+      RLGEN_UNROLL
+      for (int r = 0; r < R; ++r) {
+        const F32x16 w = broadcast(weight[r * kChunkKeys + from]);
+        RLGEN_UNROLL
+        for (int v = 0; v < N; ++v) sum[r][v] = fma(w, row_of_values[v], sum[r][v]);
+      }
+    }
+  }
+  RLGEN_UNROLL
+  for (int r = 0; r < R; ++r) {
+    RLGEN_UNROLL
+    for (int v = 0; v < N; ++v) {
+      float* sink = value + r * value_dim + v * 16;
+      if (kWhole) {
+        store(sum[r][v], sink);
+      } else {
+        store_n(sum[r][v], sink, lanes);
+      }
+    }
+  }
+}
+
+// All dimensions of R rows that see every key from .. to - 1.
+template <DType kType, int R>
+static void add_all_values(const ChunkPart& part, Tiles values, int row, int from, int to,
+                           int64_t value_dim) {
+  if (from >= to) return;
+  int64_t at = 0;
+  for (; at + 16 * kBlockVectors <= value_dim; at += 16 * kBlockVectors) {
+    add_values<kType, R, kBlockVectors, true>(part, values, row, from, to, value_dim, at, 16);
+  }
+  for (; at + 16 <= value_dim; at += 16) {
+    add_values<kType, R, 1, true>(part, values, row, from, to, value_dim, at, 16);
+  }
+  if (at == value_dim) return;
+  for (int r = 0; r < R; ++r) {
+    add_values<kType, 1, 1, false>(part, values, row + r, from, to, value_dim, at,
+                                   int(value_dim - at));
+  }
+}
+
+}  // namespace rlgen::kernels::RLGEN_ISA

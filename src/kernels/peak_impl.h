@@ -13,14 +13,18 @@ constexpr int kPeakSums = kGemmRows * gemm_tiles(kGemmRows);
 constexpr int64_t kPeakFlops = int64_t{2} * 16 * kPeakSums;
 
 [[maybe_unused]] static void peak_fma(int64_t rounds, float* out) {
+  // Lanes that differ, or the compiler would compute the parts of a vector once for all.
+  constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const F32x16 half = broadcast(0.5f);
   F32x16 sums[kPeakSums];
-  for (int i = 0; i < kPeakSums; ++i) sums[i] = broadcast(float(i));
+  RLGEN_UNROLL
+  for (int i = 0; i < kPeakSums; ++i) sums[i] = load(kLanes) + broadcast(float(i));
   for (int64_t round = 0; round < rounds; ++round) {
     RLGEN_UNROLL
     for (int i = 0; i < kPeakSums; ++i) sums[i] = fma(sums[i], half, half);
   }
   F32x16 total = zero();
+  RLGEN_UNROLL
   for (int i = 0; i < kPeakSums; ++i) total = total + sums[i];
   store(total, out);
 }
@@ -28,6 +32,7 @@ constexpr int64_t kPeakFlops = int64_t{2} * 16 * kPeakSums;
 [[maybe_unused]] static void peak_read(const float* x, int64_t n, float* out) {
   F32x16 sums[4] = {zero(), zero(), zero(), zero()};
   for (int64_t i = 0; i + 64 <= n; i += 64) {
+    RLGEN_UNROLL
     for (int j = 0; j < 4; ++j) sums[j] = sums[j] + load(x + i + 16 * j);
   }
   store((sums[0] + sums[1]) + (sums[2] + sums[3]), out);

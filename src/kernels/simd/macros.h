@@ -8,5 +8,5 @@
 #if defined(__clang__)
 #define RLGEN_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define RLGEN_UNROLL _Pragma("GCC unroll 16")
+#define RLGEN_UNROLL _Pragma("GCC unroll 32")
 #endif

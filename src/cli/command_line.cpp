@@ -225,6 +225,7 @@ Status check_generate(const CLI::App& app, const RawOptions& raw, GenerateOption
   if (one == (app.count("--prompts") > 0)) {
     return usage_error("exactly one of --prompts FILE and --prompt TEXT must be given");
   }
+  if (one && raw.prompt.empty()) return usage_error("--prompt is empty; there must be some text");
   if (one) options->prompt = raw.prompt;
   if (options->chat && !one) return usage_error("--chat belongs to --prompt");
   if (one && (app.count("--output") > 0 || options->table)) {

@@ -161,6 +161,8 @@ TEST(CommandLine, WhatBelongsTogether) {
   EXPECT_THAT(error_of("generate --model m --prompts p --output o --chat"), HasSubstr("--chat"));
   EXPECT_THAT(error_of("generate --model m --prompt p --output o"), HasSubstr("--output"));
   EXPECT_THAT(error_of("generate --prompts p --output o"), HasSubstr("--model"));
+  EXPECT_THAT(message_of(parse_command_line({"generate", "--model", "m", "--prompt", ""}).status()),
+              HasSubstr("--prompt is empty"));
   EXPECT_THAT(error_of("inspect --model m --checksums"), HasSubstr("--tensors"));
   EXPECT_THAT(error_of("score --model m --input i --output o --logprobs-mode x"),
               HasSubstr("--logprobs-mode"));

@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "base/file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 
@@ -25,7 +29,7 @@ int report(const Status& error, int code) {
   return code;
 }
 
-int main_of(const std::vector<std::string>& arguments) {
+int run_arguments(const std::vector<std::string>& arguments) {
   const StatusOr<Parsed> parsed = parse_command_line(arguments);
   if (!parsed.ok()) return report(parsed.status(), kExitUsage);
   if (const auto* print = std::get_if<PrintAndLeave>(&*parsed)) {
@@ -36,6 +40,17 @@ int main_of(const std::vector<std::string>& arguments) {
   if (code.ok()) return *code;
   const bool usage = code.status().code() == absl::StatusCode::kAlreadyExists;
   return report(code.status(), usage ? kExitUsage : kExitFailed);
+}
+
+// Printing throws where standard output cannot be written; some of it only shows at the flush.
+int main_of(const std::vector<std::string>& arguments) {
+  try {
+    const int code = run_arguments(arguments);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    return report(file_error("write", "standard output", errno), kExitFailed);
+  } catch (const std::system_error& error) {
+    return report(file_error("write", "standard output", error.code().value()), kExitFailed);
+  }
 }
 
 }  // namespace

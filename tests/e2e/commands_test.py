@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import unittest
 
-from harness import CHECKPOINTS, CommandLineTest
+from harness import CHECKPOINTS, TIMEOUT, CommandLineTest
 
 TEXT = CHECKPOINTS / "llama_text"
 
@@ -49,6 +50,20 @@ class Streaming(CommandLineTest):
         first = self.run_rlgen(*command)
         seed = first.stderr.rsplit("seed ", 1)[1].strip()
         self.assertEqual(self.run_rlgen(*command, "--seed", seed).stdout, first.stdout)
+
+    def test_standard_output_is_full(self) -> None:
+        """Text that could not be written is an error."""
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                self.command("generate", "--model", TEXT, "--prompt", "hello", "--max-tokens", 3),
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
 
     def test_too_long(self) -> None:
         """A prompt beyond the context."""

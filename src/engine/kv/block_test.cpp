@@ -45,7 +45,8 @@ TEST(KvBlock, MoveHandsOverAndLeavesNothing) {
   EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(first.id(), -1);
   EXPECT_EQ(second.shares(), 1);
-  second = second;  // NOLINT: self-assignment keeps the share
+  KvBlock& same = second;
+  second = same;
   EXPECT_EQ(second.shares(), 1);
   EXPECT_TRUE(allocator.audit().ok());
 }

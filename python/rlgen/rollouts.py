@@ -56,7 +56,7 @@ class Rollout:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     logprobs_mode: str | None = None
-    text: str = ""
+    text: str | None = None
     stop_reason: int | str | None = None
     truncated: bool = False
     context_full: bool = False

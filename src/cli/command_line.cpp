@@ -101,12 +101,11 @@ CLI::Range at_least(int32_t low) {
                     fmt::format("INT of {} or more", low));
 }
 
-// What decides how a checkpoint looks in memory.
-void add_model_options(CLI::App* app, EngineOptions* options) {
+// What decides how a checkpoint looks in memory. Returns --model.
+CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   ShardSpec& spec = options->spec;
-  app->add_option("--model", spec.model,
-                  "Hugging Face folder, or a repository id that is in the local cache")
-      ->required();
+  CLI::Option* const model = app->add_option(
+      "--model", spec.model, "Hugging Face folder, or a repository id that is in the local cache");
   app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
       ->capture_default_str();
   app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
@@ -118,11 +117,12 @@ void add_model_options(CLI::App* app, EngineOptions* options) {
   app->add_option("--max-model-len", spec.max_model_len,
                   "context length (0: the model's max_position_embeddings)")
       ->check(at_least(0));
+  return model;
 }
 
 // What decides how it runs.
 void add_engine_options(CLI::App* app, EngineOptions* options) {
-  add_model_options(app, options);
+  add_model_options(app, options)->required();
   ShardSpec& spec = options->spec;
   app->add_option("--threads", spec.num_threads, "threads (0: every usable CPU)")
       ->check(at_least(0));
@@ -191,7 +191,7 @@ void add_score(CLI::App* app, ScoreOptions* options, RawOptions* raw) {
 }
 
 void add_inspect(CLI::App* app, InspectOptions* options) {
-  add_model_options(app, &options->engine);
+  add_model_options(app, &options->engine)->required();
   app->add_flag("--tensors", options->tensors, "list every tensor of the checkpoint");
   app->add_flag("--checksums", options->checksums, "with --tensors: hash each tensor's bytes");
   app->add_flag("--json", options->json, "print JSON");
@@ -209,6 +209,13 @@ void add_bench(CLI::App* app, BenchOptions* options) {
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str();
   app->add_option("--json", options->json, "file for the figures as JSON");
+}
+
+void add_selftest(CLI::App* app, SelftestOptions* options) {
+  CLI::Option* const model = add_model_options(app, &options->engine);
+  for (CLI::Option* option : app->get_options()) {
+    if (option != model && option != app->get_help_ptr()) option->needs(model);
+  }
 }
 
 StatusOr<int64_t> read_seed(const std::string& text) {
@@ -279,9 +286,9 @@ struct Program {
     add_score(app.add_subcommand("score", "log-probabilities of given tokens"), &score, &score_raw);
     add_inspect(app.add_subcommand("inspect", "what a checkpoint is"), &inspect);
     add_bench(app.add_subcommand("bench", "speed, and the machine's limits beside it"), &bench);
-    add_model_options(
-        app.add_subcommand("selftest", "check on this machine that results keep their bits"),
-        &selftest.engine);
+    add_selftest(
+        app.add_subcommand("selftest", "check that this build and machine keep their bits"),
+        &selftest);
   }
 
   StatusOr<Command> command() {

@@ -125,6 +125,8 @@ TEST(CommandLine, OtherCommands) {
   EXPECT_EQ(bench.decode_tokens, 8);
   EXPECT_EQ(bench.json, "out.json");
   EXPECT_EQ(parse<SelftestOptions>("selftest --model m").engine.spec.model, "m");
+  EXPECT_EQ(parse<SelftestOptions>("selftest").engine.spec.model, "");
+  EXPECT_THAT(error_of("selftest --block-size 32"), HasSubstr("--model"));
 }
 
 TEST(CommandLine, HelpAndVersion) {

@@ -69,7 +69,7 @@ struct BenchOptions {
 };
 
 struct SelftestOptions {
-  EngineOptions engine;  // isa and num_threads run through all there are
+  EngineOptions engine;  // isa and num_threads run through all there are; model may be empty
 };
 
 using Command =

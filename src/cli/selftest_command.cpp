@@ -13,6 +13,7 @@
 #include "contract/rollout_sink.h"
 #include "generation/batch_run.h"
 #include "kernels/kernel_table.h"
+#include "kernels/selftest.h"
 
 namespace rlgen::cli {
 namespace {
@@ -106,7 +107,15 @@ class Selftest {
   explicit Selftest(const SelftestOptions& options) : options_(options) {}
 
   StatusOr<int> run() {
-    for (const Variant& variant : variants()) RLGEN_RETURN_IF_ERROR(run_variant(variant));
+    for (const kernels::Isa isa : kernels::available_isas()) {
+      const Status status = kernels::check_kernels(*kernels::kernel_table(isa));
+      if (!status.ok()) ++failed_;
+      fmt::print("{:<6} {}: kernels{}\n", status.ok() ? "ok" : "FAILED", kernels::isa_name(isa),
+                 status.ok() ? "" : ": " + message_of(status));
+    }
+    if (!options_.engine.spec.model.empty()) {
+      for (const Variant& variant : variants()) RLGEN_RETURN_IF_ERROR(run_variant(variant));
+    }
     fmt::print("{}\n", failed_ == 0 ? "every check gave equal bits" : "some bits differ");
     return failed_ == 0 ? kExitGood : kExitFailed;
   }

@@ -159,6 +159,9 @@ class Speed(CommandLineTest):
         self.assertIn("every check gave equal bits", result.stdout)
         self.assertIn("scalar", result.stdout)
         self.assertNotIn("FAILED", result.stdout)
+        kernels = self.run_rlgen("selftest")
+        self.assertEqual(kernels.code, 0, kernels.stdout + kernels.stderr)
+        self.assertIn("scalar: kernels", kernels.stdout)
 
 
 if __name__ == "__main__":

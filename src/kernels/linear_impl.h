@@ -43,9 +43,11 @@ struct Micro {
   int64_t ldy;
   int64_t columns;  // 16 a tile, the last may have fewer
   int64_t k;
-  const float* bias;  // null before the last piece of k
-  bool resume;        // go on from the sums in y
-  bool prefetch;      // of the tiles after these
+  const float* bias;     // null before the last piece of k
+  bool resume;           // go on from the sums in y
+  const char* ahead;     // weights to fetch meanwhile, as many as these; null: none
+  int64_t ahead_stride;  // bytes a tile
+  int64_t ahead_step;    // bytes a pair of k
 };
 
 RLGEN_INLINE int lanes_of_tile(int64_t columns, int tile) {
@@ -80,10 +82,12 @@ template <typename W, int kRows, int kTiles>
   };
   const typename W::Element* w = m.w;
   const float* x = m.x;
+  const char* ahead = m.ahead;
   for (int64_t pair = 0; pair < m.k / 2; ++pair, w += 32, x += 2) {
-    if (m.prefetch) {
+    if (ahead != nullptr) {
       RLGEN_UNROLL
-      for (int t = 0; t < kTiles; ++t) __builtin_prefetch(w + (kTiles + t) * m.tile_stride, 0, 2);
+      for (int t = 0; t < kTiles; ++t) __builtin_prefetch(ahead + t * m.ahead_stride, 0, 2);
+      ahead += m.ahead_step;
     }
     even_step(w, x);
     F32x16 row[kTiles];
@@ -113,6 +117,7 @@ RLGEN_INLINE void micro_of_tiles(Micro<typename W::Element> m, int64_t tiles) {
     m.y += kTiles * 16;
     m.columns -= kTiles * 16;
     if (m.bias != nullptr) m.bias += kTiles * 16;
+    if (m.ahead != nullptr) m.ahead += kTiles * m.ahead_stride;
   }
   if constexpr (kTiles > 1) micro_of_tiles<W, kRows, kTiles / 2>(m, tiles);
 }
@@ -133,11 +138,15 @@ constexpr int64_t kPrefetchBytes = 1 << 20;
 template <typename W>
 static void linear_of_few_rows(const LinearArgs& a, int64_t tile_begin, int64_t tile_end) {
   using Element = typename W::Element;
+  constexpr int64_t kSize = sizeof(Element);
   const int64_t stride = W::tile_stride(a.w.k);
+  const auto* w = reinterpret_cast<const Element*>(a.w.data) + tile_begin * stride;
+  const bool fetch_ahead = a.w.n * a.w.k * kSize > kPrefetchBytes;
+  const int64_t group = gemm_tiles(int(a.m));
   const Micro<Element> m = {
       .x = a.x,
       .ldx = a.ldx,
-      .w = reinterpret_cast<const Element*>(a.w.data) + tile_begin * stride,
+      .w = w,
       .tile_stride = stride,
       .y = a.y + tile_begin * 16,
       .ldy = a.ldy,
@@ -145,13 +154,15 @@ static void linear_of_few_rows(const LinearArgs& a, int64_t tile_begin, int64_t 
       .k = a.w.k,
       .bias = a.bias == nullptr ? nullptr : a.bias + tile_begin * 16,
       .resume = false,
-      .prefetch = a.w.n * a.w.k * int64_t(sizeof(Element)) > kPrefetchBytes,
+      .ahead = fetch_ahead ? reinterpret_cast<const char*>(w + group * stride) : nullptr,
+      .ahead_stride = stride * kSize,
+      .ahead_step = 32 * kSize,
   };
   micro_of_rows<W, 1, kGemmRows, 0>(m, a.m, tile_end - tile_begin);
 }
 
 constexpr int kPanelTiles = gemm_tiles(kGemmRows);
-// Even, and the panel of two tiles (32 KiB) fits the L1 cache of 48 KiB that goes with AVX-512.
+// The panel of two tiles (32 KiB) fits the L1 cache of 48 KiB that goes with AVX-512.
 constexpr int64_t kPanelDepth = 256;
 
 // All rows of x, in blocks as equal as can be, against `tiles` tiles at m.w.
@@ -164,6 +175,7 @@ RLGEN_INLINE void all_rows(Micro<float> m, int64_t rows, int64_t tiles) {
     part.x += row * m.ldx;
     part.y += row * m.ldy;
     micro_of_rows<F32Weights, kGemmRows / 2, kGemmRows, kPanelTiles>(part, end - row, tiles);
+    m.ahead = nullptr;
     row = end;
   }
 }
@@ -178,33 +190,57 @@ RLGEN_INLINE void widen_tile(const typename W::Element* w, int64_t k, float* pan
   if (i < k) store(W::even(w), panel + i * 16);
 }
 
+// The depth of pieces of k that are as equal as can be: even, at most kPanelDepth.
+RLGEN_INLINE int64_t piece_depth(int64_t k) {
+  const int64_t pieces = (k + kPanelDepth - 1) / kPanelDepth;
+  return (k + 2 * pieces - 1) / (2 * pieces) * 2;
+}
+
+// Weights of `depth` steps of k from the tiles at `w`, as float32: where they are, or in `panel`.
+template <typename W>
+RLGEN_INLINE void set_weights(const typename W::Element* w, int64_t stride, int64_t tiles,
+                              int64_t depth, float* panel, Micro<float>* m) {
+  if constexpr (sizeof(typename W::Element) == sizeof(float)) {
+    m->w = w;
+    m->tile_stride = stride;
+  } else {
+    for (int64_t t = 0; t < tiles; ++t) {
+      widen_tile<W>(w + t * stride, depth, panel + t * kPanelDepth * 16);
+    }
+    m->w = panel;
+    m->tile_stride = kPanelDepth * 16;
+  }
+}
+
 template <typename W>
 static void linear_of_many_rows(const LinearArgs& a, int64_t tile_begin, int64_t tile_end) {
   using Element = typename W::Element;
   alignas(64) float panel[kPanelTiles * kPanelDepth * 16];
   const int64_t stride = W::tile_stride(a.w.k);
+  const int64_t depth = piece_depth(a.w.k);
   for (int64_t tile = tile_begin; tile < tile_end; tile += kPanelTiles) {
     const int64_t tiles = tile_end - tile < kPanelTiles ? tile_end - tile : kPanelTiles;
     const Element* w = reinterpret_cast<const Element*>(a.w.data) + tile * stride;
-    for (int64_t k = 0; k < a.w.k; k += kPanelDepth) {
-      const int64_t depth = a.w.k - k < kPanelDepth ? a.w.k - k : kPanelDepth;
-      for (int64_t t = 0; t < tiles; ++t) {
-        widen_tile<W>(w + t * stride + k * 16, depth, panel + t * kPanelDepth * 16);
-      }
-      const bool last = k + depth == a.w.k;
-      const Micro<float> m = {
+    for (int64_t k = 0; k < a.w.k; k += depth) {
+      const bool last = k + depth >= a.w.k;
+      const int64_t steps = last ? a.w.k - k : depth;
+      Micro<float> m = {
           .x = a.x + k,
           .ldx = a.ldx,
-          .w = panel,
-          .tile_stride = kPanelDepth * 16,
+          .w = nullptr,
+          .tile_stride = 0,
           .y = a.y + tile * 16,
           .ldy = a.ldy,
           .columns = a.w.n - tile * 16,
-          .k = depth,
+          .k = steps,
           .bias = last && a.bias != nullptr ? a.bias + tile * 16 : nullptr,
           .resume = k > 0,
-          .prefetch = false,
+          .ahead =
+              reinterpret_cast<const char*>(last ? w + kPanelTiles * stride : w + (k + depth) * 16),
+          .ahead_stride = stride * int64_t(sizeof(Element)),
+          .ahead_step = 32 * int64_t(sizeof(Element)),
       };
+      set_weights<W>(w + k * 16, stride, tiles, steps, panel, &m);
       all_rows(m, a.m, tiles);
     }
   }

@@ -11,7 +11,7 @@ namespace rlgen::kernels {
 //   2-byte types: [n/16][k/2][16][2], element (r, c) at tile r/16, pair c/2, lane r%16, half c%2
 //   float32:      [n/16][k][16],      element (r, c) at tile r/16, row c, lane r%16
 // n is rounded up to 16 and k (of 2-byte types) to 2; the padding is zero. The bytes belong to a
-// weight region and are 64-byte aligned.
+// weight region and are 64-byte aligned. n and k are at least 1.
 struct PackedMatrix {
   const std::byte* data = nullptr;
   DType dtype = DType::kBFloat16;  // kBFloat16, kFloat16 or kFloat32

@@ -1,3 +1,6 @@
+# Modules whose coverage guides the fuzzers: the parsers of what comes from outside.
+set(RLGEN_FUZZED_MODULES contract models generation)
+
 # rlgen_module(NAME DEPS lib...) makes the static library rlgen_NAME from every .cpp of the folder
 # and its subfolders, and from the *_test.cpp files one test binary NAME_test. A dependency is the
 # name of a module or of an imported target; TEST_DEPS are linked to the test binary only. Sources
@@ -29,6 +32,9 @@ function(rlgen_module NAME)
     endif()
   endforeach()
 
+  if(RLGEN_BUILD_FUZZERS AND NAME IN_LIST RLGEN_FUZZED_MODULES)
+    target_compile_options(rlgen_${NAME} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   if(ARG_UNINSTRUMENTED AND RLGEN_SANITIZE STREQUAL "thread")
     set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=thread)
   endif()

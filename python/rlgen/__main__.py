@@ -13,7 +13,7 @@ HEADINGS = ("id", "sample", "tokens", "finish", "sum logprob", "mean logprob", "
 
 def row_of(rollout: Rollout, width: int) -> tuple[str, ...]:
     """The cells of one rollout; the text is cut to `width` characters."""
-    text = rollout.error.message if rollout.error else " ".join(rollout.text.split())
+    text = rollout.error.message if rollout.error else " ".join((rollout.text or "").split())
     total = f"{sum(rollout.logprobs):.4f}" if rollout.logprobs else "-"
     mean = f"{fmean(rollout.logprobs):.4f}" if rollout.logprobs else "-"
     sample = "-" if rollout.sample is None else str(rollout.sample)

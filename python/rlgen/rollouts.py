@@ -44,7 +44,8 @@ class Rollout:
     """One sample of one prompt, or one prompt that could not be rolled out (`sample` is None).
 
     `logprobs[i]` is the log-probability of `token_ids[i]` in the sense of `logprobs_mode`, exact as
-    a float32. Lists over positions hold (token id, log-probability) pairs, best first.
+    a float32. Lists over positions hold (token id, log-probability) pairs, best first. `text` is None
+    where the model has no tokenizer.
     """
 
     id: str

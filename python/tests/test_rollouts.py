@@ -104,6 +104,12 @@ class RolloutsTest(unittest.TestCase):
         self.assertEqual(rollout.prompt_logprobs, [None, -3.0])
         self.assertEqual(rollout.prompt_top_logprobs, [None, [(2, -3.0)]])
 
+    def test_text_may_be_missing(self) -> None:
+        """A model without a tokenizer gives ids only; the table still shows the rollout."""
+        (rollout,) = read_rollouts(self.write(LINE | {"text": None}))
+        self.assertIsNone(rollout.text)
+        self.assertEqual(table.row_of(rollout, 10)[-1], "")
+
     def test_refuses_what_is_missing(self) -> None:
         """No default stands in for a missing value."""
         for key in ("id", "sample", "token_ids", "logprobs", "logprobs_mode", "sampling", "finish_reason"):

@@ -29,13 +29,26 @@ constexpr int64_t kPeakFlops = int64_t{2} * 16 * kPeakSums;
   store(total, out);
 }
 
+// Several streams at once, each fetched ahead, read faster than one.
 [[maybe_unused]] static void peak_read(const float* x, int64_t n, float* out) {
-  F32x16 sums[4] = {zero(), zero(), zero(), zero()};
-  for (int64_t i = 0; i + 64 <= n; i += 64) {
+  constexpr int kStreams = 8;
+  constexpr int64_t kAhead = 512;  // floats
+  F32x16 sums[kStreams];
+  RLGEN_UNROLL
+  for (int j = 0; j < kStreams; ++j) sums[j] = zero();
+  const int64_t length = n / kStreams / 16 * 16;
+  for (int64_t i = 0; i < length; i += 16) {
     RLGEN_UNROLL
-    for (int j = 0; j < 4; ++j) sums[j] = sums[j] + load(x + i + 16 * j);
+    for (int j = 0; j < kStreams; ++j) {
+      __builtin_prefetch(x + j * length + i + kAhead, 0, 2);
+      sums[j] = sums[j] + load(x + j * length + i);
+    }
   }
-  store((sums[0] + sums[1]) + (sums[2] + sums[3]), out);
+  F32x16 total = zero();
+  RLGEN_UNROLL
+  for (int j = 0; j < kStreams; ++j) total = total + sums[j];
+  for (int64_t i = length * kStreams; i < n; i += 16) total = total + load(x + i);
+  store(total, out);
 }
 
 }  // namespace rlgen::kernels::RLGEN_ISA

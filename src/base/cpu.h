@@ -8,7 +8,7 @@ namespace rlgen {
 
 // What the processor and the operating system allow together.
 struct CpuFeatures {
-  bool avx2_fma = false;
+  bool avx2_fma = false;     // and F16C
   bool avx512 = false;       // F, BW, VL and DQ
   bool avx512_bf16 = false;  // and avx512
   bool neon = false;

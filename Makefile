@@ -36,6 +36,7 @@ test: build  ## run the fast tests
 	@ctest --preset release
 
 test-slow: build  ## run the slow tests too (torch parity, the demo model, soak)
+	@tools/setup --slow
 	@ctest --preset release
 	@ctest --preset slow
 

@@ -37,10 +37,10 @@ class SetupTest(unittest.TestCase):
         file.write_text(f"#!{shutil.which('bash')}\n{body}\n")
         file.chmod(0o755)
 
-    def run_setup(self, lacking: str = "") -> tuple[int, str]:
+    def run_setup(self, lacking: str = "", *arguments: str) -> tuple[int, str]:
         """Exit code and output; the Debian package `lacking` is not installed."""
         environment = {"PATH": str(self.bin), "HOME": str(self.root), "LACKING": lacking}
-        command = [shutil.which("bash") or "bash", str(self.root / "tools" / "setup")]
+        command = [shutil.which("bash") or "bash", str(self.root / "tools" / "setup"), *arguments]
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         return result.returncode, result.stdout + result.stderr
 
@@ -53,6 +53,14 @@ class SetupTest(unittest.TestCase):
         code, output = self.run_setup("mold")
         self.assertEqual(code, 1)
         self.assertIn("not root and no sudo; run as root: apt-get install mold\n", output)
+
+    def test_slow_packages(self) -> None:
+        """Only with --slow; any other argument is refused."""
+        self.assertEqual(self.run_setup("qemu-user-static"), (0, ""))
+        code, output = self.run_setup("qemu-user-static", "--slow")
+        self.assertEqual(code, 1)
+        self.assertIn("apt-get install qemu-user-static", output)
+        self.assertEqual(self.run_setup("", "--fast")[0], 2)
 
     def test_missing_package_with_sudo(self) -> None:
         """apt-get is called with the missing package alone; its failure is told."""

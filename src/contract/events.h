@@ -39,6 +39,9 @@ struct Finish {
   StopReason stop_reason;
   bool context_full = false;  // ended because no position of the context was left
   Status error;               // not OK exactly for kError
+  // Tokens whose KV the first prefill took from the prefix cache instead of computing it. Depends
+  // on what ran before; no other field does.
+  int32_t cached_tokens = 0;
 };
 
 // News of one sequence from one step.

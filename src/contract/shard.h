@@ -32,6 +32,7 @@ struct ShardSpec {
   int32_t max_num_seqs = 64;             // running at once
   int32_t max_num_batched_tokens = 512;  // rows of one step
   int32_t max_model_len = 0;             // 0: the model's max_position_embeddings
+  bool enable_prefix_caching = true;     // equal beginnings share KV blocks
 };
 
 // What a started shard is. Fixed for its life but for the versions.
@@ -73,6 +74,13 @@ struct ShardMetrics {
   int64_t preemptions = 0;
   int64_t kv_blocks_used = 0;
   int64_t kv_blocks_total = 0;
+  int64_t kv_blocks_idle = 0;  // not used, kept for the prefix cache until the room is needed
+  // Tokens of finished prefills whose KV came from the cache, and those whose KV was computed;
+  // repeated prefills counted again. Both stay 0 without prefix caching.
+  int64_t cache_hit_tokens = 0;
+  int64_t cache_miss_tokens = 0;
+  int64_t cache_evictions = 0;  // blocks
+  int64_t cache_bypassed = 0;   // requests that could not use the cache: prompt log-probabilities
 };
 
 // The engine side of rlgen as its users see it. Thread-safe. Events go to the EventSink that the

@@ -33,7 +33,8 @@ ScheduleLimits schedule_limits(const EngineOptions& options) {
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .max_wanted_rows = options.max_wanted_rows > 0
                                  ? options.max_wanted_rows
-                                 : std::max(kWantedRows, options.max_num_seqs)};
+                                 : std::max(kWantedRows, options.max_num_seqs),
+          .prefix_caching = options.enable_prefix_caching};
 }
 
 }  // namespace
@@ -84,6 +85,8 @@ Status EngineCore::accept(SequenceRequest request) {
   }
   RLGEN_RETURN_IF_ERROR(scheduler_.check_fits(sequence->token_limit));
   sequence->arrival = arrivals_++;
+  const bool bypassed = kept.sampling.prompt_logprobs && sequence->prompt_len > 1;
+  cache_bypassed_ += options_.enable_prefix_caching && bypassed ? 1 : 0;
   scheduler_.add(std::move(sequence));
   return absl::OkStatus();
 }
@@ -96,7 +99,10 @@ void EngineCore::finish_unstarted(SequenceId id, Finish finish) {
 }
 
 void EngineCore::cancel(SequenceId id) {
-  if (scheduler_.remove(id)) finish_unstarted(id, {.reason = FinishReason::kAbort});
+  if (const auto sequence = scheduler_.remove(id)) {
+    finish_unstarted(
+        id, {.reason = FinishReason::kAbort, .cached_tokens = sequence->cached_tokens.value_or(0)});
+  }
 }
 
 void EngineCore::abort_all(bool started_only) {
@@ -112,7 +118,7 @@ void EngineCore::set_weights(std::shared_ptr<const models::WeightSet> weights, K
   if (policy == KvPolicy::kRecompute) retract_all();
   if (policy == KvPolicy::kKeep) {
     for (Sequence* sequence : scheduler_.running()) {
-      if (sequence->remaining() > 1) {
+      if (sequence->remaining() > 1 || !sequence->oldest_kv) {
         sequence->drop_kv();
       } else {
         sequence->mixed_kv = sequence->computed > 0;
@@ -120,16 +126,23 @@ void EngineCore::set_weights(std::shared_ptr<const models::WeightSet> weights, K
     }
   }
   weights_ = std::move(weights);
+  scheduler_.set_serial(weights_->serial());
 }
 
 ShardMetrics EngineCore::metrics() const {
+  const PrefixStats prefix = scheduler_.prefix_stats();
   return {.running = scheduler_.num_running(),
           .waiting = scheduler_.num_waiting(),
           .generated_tokens = generated_tokens_,
           .prompt_tokens = prompt_tokens_,
           .preemptions = scheduler_.preemptions(),
-          .kv_blocks_used = allocator_.total() - allocator_.free(),
-          .kv_blocks_total = allocator_.total()};
+          .kv_blocks_used = allocator_.total() - allocator_.free() - allocator_.idle(),
+          .kv_blocks_total = allocator_.total(),
+          .kv_blocks_idle = allocator_.idle(),
+          .cache_hit_tokens = prefix.hit_tokens,
+          .cache_miss_tokens = prefix.miss_tokens,
+          .cache_evictions = prefix.evictions,
+          .cache_bypassed = cache_bypassed_};
 }
 
 }  // namespace rlgen::engine

@@ -22,6 +22,7 @@ struct EngineOptions {
   // that is more.
   int32_t max_wanted_rows = 0;
   int32_t num_threads = 1;
+  bool enable_prefix_caching = true;
   RequestLimits limits;
 };
 
@@ -110,6 +111,7 @@ class EngineCore {
   int64_t steps_ = 0;  // with at least one row
   int64_t generated_tokens_ = 0;
   int64_t prompt_tokens_ = 0;
+  int64_t cache_bypassed_ = 0;
 };
 
 }  // namespace rlgen::engine

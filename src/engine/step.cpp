@@ -22,7 +22,7 @@ bool EngineCore::step(Admission admission) {
 void EngineCore::add_to_batch(const PlannedRows& planned) {
   Sequence& sequence = *planned.sequence;
   const int32_t first = sequence.computed;
-  if (first == 0) sequence.oldest_kv = weights_->version();
+  if (!sequence.oldest_kv) sequence.oldest_kv = weights_->version();
   const auto first_row = int64_t(batch_.token_ids.size());
   batch_.sequences.push_back({.block_table = sequence.block_table,
                               .first_row = first_row,
@@ -80,7 +80,7 @@ void EngineCore::sample_row(WantedRow* row, float* logits, SampleScratch* scratc
                     ? score_token(*parts_.kernels, input, tokens[position], scratch, &row->record)
                     : sample_token(*parts_.kernels, input, scratch, &row->record);
   row->record.version = weights_->version();
-  row->record.oldest_kv = sequence.oldest_kv;
+  row->record.oldest_kv = *sequence.oldest_kv;
 }
 
 void EngineCore::emit(const Plan& plan) {
@@ -91,7 +91,7 @@ void EngineCore::emit(const Plan& plan) {
     const bool output_row = planned.wanted > 0 && sequence->remaining() == planned.rows &&
                             int32_t(sequence->tokens.size()) > sequence->prompt_len;
     prompt_tokens_ += planned.rows - (output_row && !sequence->request.score_only ? 1 : 0);
-    sequence->computed += planned.rows;
+    scheduler_.advance(sequence, planned.rows);
     SequenceEvent event;
     event.id = sequence->request.id;
     for (int32_t i = 0; i < planned.wanted; ++i) {
@@ -99,7 +99,10 @@ void EngineCore::emit(const Plan& plan) {
       if (!event.finish) apply(row, &event);
     }
     const bool news = event.finish || !event.tokens.empty() || !event.prompt.empty();
-    if (event.finish) scheduler_.remove(event.id);
+    if (event.finish) {
+      event.finish->cached_tokens = sequence->cached_tokens.value_or(0);
+      scheduler_.remove(event.id);
+    }
     if (news) events_.push_back(std::move(event));
   }
   emit_pending();

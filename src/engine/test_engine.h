@@ -130,6 +130,7 @@ struct Settings {
   int32_t kv_blocks = 512;
   int32_t block_size = 16;
   DType kv_dtype = DType::kFloat32;
+  bool prefix_caching = true;
   TokenWatcherFactory watchers;
 };
 
@@ -139,6 +140,7 @@ inline EngineOptions make_options(const Loaded& loaded, const Settings& settings
   options.max_num_batched_tokens = settings.budget;
   options.max_wanted_rows = settings.wanted;
   options.num_threads = settings.threads;
+  options.enable_prefix_caching = settings.prefix_caching;
   options.limits = {.vocab_size = loaded.model.decoder.spec.vocab_rows,
                     .max_model_len = loaded.model.max_model_len,
                     .eos_token_ids = loaded.model.eos_token_ids};

@@ -280,6 +280,11 @@ ShardMetrics Generation::metrics() {
     sum.preemptions += one.preemptions;
     sum.kv_blocks_used += one.kv_blocks_used;
     sum.kv_blocks_total += one.kv_blocks_total;
+    sum.kv_blocks_idle += one.kv_blocks_idle;
+    sum.cache_hit_tokens += one.cache_hit_tokens;
+    sum.cache_miss_tokens += one.cache_miss_tokens;
+    sum.cache_evictions += one.cache_evictions;
+    sum.cache_bypassed += one.cache_bypassed;
   }
   return sum;
 }

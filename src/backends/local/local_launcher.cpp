@@ -33,6 +33,7 @@ engine::EngineOptions engine_options(const ShardSpec& spec, const ShardInfo& inf
   options.max_num_seqs = spec.max_num_seqs;
   options.max_num_batched_tokens = spec.max_num_batched_tokens;
   options.num_threads = info.num_threads;
+  options.enable_prefix_caching = spec.enable_prefix_caching;
   options.limits = {info.vocab_size, info.max_model_len, info.eos_token_ids};
   return options;
 }

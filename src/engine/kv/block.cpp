@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cassert>
+#include <array>
+#include <list>
 #include <utility>
 
 namespace rlgen::engine {
@@ -11,7 +12,18 @@ struct BlockPool {
   std::shared_ptr<Region> region;
   kernels::KvLayout layout;
   std::vector<int32_t> shares;  // by block id
-  std::vector<int32_t> free;    // taken from the back
+  std::vector<bool> cached;     // by block id
+
+  // Each id is in one of the lists, so that moving it allocates nothing.
+  std::list<int32_t> free;  // taken from the back
+  std::list<int32_t> idle;  // oldest first
+  std::list<int32_t> held;
+  std::vector<std::list<int32_t>::iterator> place;  // by block id
+
+  // To the end of `to`.
+  void move(int32_t id, std::list<int32_t>* from, std::list<int32_t>* to) noexcept {
+    to->splice(to->end(), *from, place[size_t(id)]);
+  }
 };
 
 KvBlock::KvBlock(std::shared_ptr<BlockPool> pool, int32_t id) : pool_(std::move(pool)), id_(id) {
@@ -33,7 +45,8 @@ KvBlock& KvBlock::operator=(KvBlock other) noexcept {
 
 KvBlock::~KvBlock() {
   if (!pool_) return;
-  if (--pool_->shares[size_t(id_)] == 0) pool_->free.push_back(id_);
+  if (--pool_->shares[size_t(id_)] > 0) return;
+  pool_->move(id_, &pool_->held, pool_->cached[size_t(id_)] ? &pool_->idle : &pool_->free);
 }
 
 int32_t KvBlock::shares() const { return pool_ ? pool_->shares[size_t(id_)] : 0; }
@@ -55,20 +68,43 @@ StatusOr<BlockAllocator> BlockAllocator::create(std::shared_ptr<Region> region,
   pool->region = std::move(region);
   pool->layout = layout;
   pool->shares.assign(size_t(total), 0);
-  pool->free.reserve(size_t(total));
-  for (auto id = int32_t(total); id-- > 0;) pool->free.push_back(id);
+  pool->cached.assign(size_t(total), false);
+  pool->place.resize(size_t(total));
+  for (auto id = int32_t(total); id-- > 0;) {
+    pool->place[size_t(id)] = pool->free.insert(pool->free.end(), id);
+  }
   return BlockAllocator(std::move(pool));
 }
 
 KvBlock BlockAllocator::allocate() {
   if (pool_->free.empty()) return {};
   const int32_t id = pool_->free.back();
-  pool_->free.pop_back();
+  pool_->move(id, &pool_->free, &pool_->held);
   return KvBlock(pool_, id);
+}
+
+KvBlock BlockAllocator::share(int32_t id) {
+  if (pool_->shares[size_t(id)] == 0) pool_->move(id, &pool_->idle, &pool_->held);
+  return KvBlock(pool_, id);
+}
+
+void BlockAllocator::mark_cached(int32_t id) { pool_->cached[size_t(id)] = true; }
+
+void BlockAllocator::unmark_cached(int32_t id) {
+  pool_->cached[size_t(id)] = false;
+  if (pool_->shares[size_t(id)] == 0) pool_->move(id, &pool_->idle, &pool_->free);
+}
+
+bool BlockAllocator::is_cached(int32_t id) const { return pool_->cached[size_t(id)]; }
+
+int32_t BlockAllocator::oldest_idle() const {
+  return pool_->idle.empty() ? -1 : pool_->idle.front();
 }
 
 int32_t BlockAllocator::total() const { return int32_t(pool_->shares.size()); }
 int32_t BlockAllocator::free() const { return int32_t(pool_->free.size()); }
+int32_t BlockAllocator::idle() const { return int32_t(pool_->idle.size()); }
+int32_t BlockAllocator::shares(int32_t id) const { return pool_->shares[size_t(id)]; }
 int32_t BlockAllocator::block_size() const { return pool_->layout.block_size; }
 
 int32_t BlockAllocator::blocks_for(int64_t positions) const {
@@ -78,13 +114,24 @@ int32_t BlockAllocator::blocks_for(int64_t positions) const {
 kernels::KvCacheView BlockAllocator::view() const { return {pool_->region->data(), pool_->layout}; }
 
 Status BlockAllocator::audit() const {
-  std::vector<int32_t> listed(pool_->shares.size(), 0);
-  for (const int32_t id : pool_->free) ++listed[size_t(id)];
-  for (size_t id = 0; id < listed.size(); ++id) {
-    const bool held = pool_->shares[id] > 0;
-    if (pool_->shares[id] < 0 || listed[id] != (held ? 0 : 1)) {
-      return absl::InternalError(fmt::format("KV block {} has {} shares and is {} times free", id,
-                                             pool_->shares[id], listed[id]));
+  enum Place { kNowhere, kFree, kIdle, kHeld, kTwice };
+  std::vector<Place> places(pool_->shares.size(), kNowhere);
+  const auto note = [&](const std::list<int32_t>& ids, Place place) {
+    for (const int32_t id : ids) {
+      Place& noted = places[size_t(id)];
+      noted = noted == kNowhere ? place : kTwice;
+    }
+  };
+  note(pool_->free, kFree);
+  note(pool_->idle, kIdle);
+  note(pool_->held, kHeld);
+  for (size_t id = 0; id < places.size(); ++id) {
+    const Place unheld = pool_->cached[id] ? kIdle : kFree;
+    if (pool_->shares[id] < 0 || places[id] != (pool_->shares[id] > 0 ? kHeld : unheld)) {
+      return absl::InternalError(
+          fmt::format("KV block {} has {} shares, {} the cache and is {}", id, pool_->shares[id],
+                      pool_->cached[id] ? "is in" : "is not in",
+                      std::array{"nowhere", "free", "idle", "held", "listed twice"}[places[id]]));
     }
   }
   return absl::OkStatus();

@@ -15,6 +15,9 @@ struct BlockPool;
 // A share in one KV block. The block returns to its allocator when the last share dies, so a
 // reference cannot outlive the block; the block's memory lives as long as any share. Copies share,
 // moves hand over and leave the source empty. One thread at a time per allocator.
+//
+// A block that is marked cached becomes idle with its last share instead of free: its content
+// stays, it can be shared again, and it is free once the mark is taken.
 class KvBlock {
  public:
   KvBlock() = default;
@@ -46,18 +49,31 @@ class BlockAllocator {
   static StatusOr<BlockAllocator> create(std::shared_ptr<Region> region,
                                          const kernels::KvLayout& layout);
 
-  // An empty handle when no block is free.
+  // An empty handle when no block is free; idle ones are not touched.
   KvBlock allocate();
+
+  // A new share in a block that is held or idle.
+  KvBlock share(int32_t id);
+  // Marks a held block.
+  void mark_cached(int32_t id);
+  // Takes the mark; an idle block is free then.
+  void unmark_cached(int32_t id);
+  bool is_cached(int32_t id) const;
+  // The block that has been idle for longest; -1 when there is none.
+  int32_t oldest_idle() const;
 
   int32_t total() const;
   int32_t free() const;
+  int32_t idle() const;
+  // Handles that share the block.
+  int32_t shares(int32_t id) const;
   int32_t block_size() const;
   // Blocks that hold `positions` keys.
   int32_t blocks_for(int64_t positions) const;
   kernels::KvCacheView view() const;
 
-  // Every block is either on the free list, once, or shared by at least one handle. kInternal
-  // names the first block for which this fails.
+  // Every block is in one place: free (no share, no mark), idle (no share, marked) or held.
+  // kInternal names the first block for which this fails.
   Status audit() const;
 
  private:

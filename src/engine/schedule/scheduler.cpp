@@ -8,7 +8,7 @@
 namespace rlgen::engine {
 
 Scheduler::Scheduler(const ScheduleLimits& limits, BlockAllocator* allocator)
-    : limits_(limits), allocator_(allocator) {}
+    : limits_(limits), allocator_(allocator), sharing_(limits.prefix_caching, allocator) {}
 
 Status Scheduler::check_fits(int64_t token_limit) const {
   const int64_t needed = allocator_->blocks_for(token_limit - 1);
@@ -41,7 +41,8 @@ int32_t Scheduler::blocks_promised() const {
 bool Scheduler::may_start(const Sequence& sequence) const {
   if (running_.empty()) return true;
   const auto positions = std::min<int64_t>(sequence.target() + 1, sequence.token_limit - 1);
-  return blocks_missing(sequence, positions) <= allocator_->free() - blocks_promised();
+  const int32_t missing = blocks_missing(sequence, positions) - sharing_.held_blocks(sequence);
+  return missing <= allocator_->free() + allocator_->idle() - blocks_promised();
 }
 
 void Scheduler::admit(Admission admission) {
@@ -54,6 +55,7 @@ void Scheduler::admit(Admission admission) {
     }
     if (!may_start(*next->second)) return;
     next->second->started = true;
+    sharing_.take(next->second.get());
     running_.insert(waiting_.extract(next++));
   }
 }
@@ -81,13 +83,18 @@ Sequence* Scheduler::next_victim() const {
   return victim;
 }
 
+bool Scheduler::add_block(Sequence* sequence) {
+  KvBlock block = allocator_->allocate();
+  if (!block && sharing_.evict()) block = allocator_->allocate();
+  if (!block) return false;
+  sequence->block_table.push_back(block.id());
+  sequence->blocks.push_back(std::move(block));
+  return true;
+}
+
 bool Scheduler::take_blocks(Sequence* sequence, int32_t rows, Plan* plan) {
   while (blocks_missing(*sequence, int64_t(sequence->computed) + rows) > 0) {
-    if (KvBlock block = allocator_->allocate()) {
-      sequence->block_table.push_back(block.id());
-      sequence->blocks.push_back(std::move(block));
-      continue;
-    }
+    if (add_block(sequence)) continue;
     Sequence* victim = next_victim();
     std::erase_if(*plan, [&](const PlannedRows& planned) { return planned.sequence == victim; });
     retract(victim);
@@ -101,11 +108,13 @@ void Scheduler::add_rows(Sequence* sequence, Plan* plan) {
   const int32_t most = std::min(sequence->remaining(), rows_left(*plan));
   int32_t wanted = 0;
   const int32_t rows = sequence->rows_within(most, wanted_left(*plan), &wanted);
-  if (rows > 0 && take_blocks(sequence, rows, plan)) plan->push_back({sequence, rows, wanted});
+  if (rows == 0 || !take_blocks(sequence, rows, plan)) return;
+  plan->push_back({sequence, rows, wanted});
+  const int32_t end = sequence->computed + rows;
+  if (sequence->remaining() > 1 || end % allocator_->block_size() == 0) sharing_.claim(*sequence);
 }
 
-Plan Scheduler::plan() {
-  Plan plan;
+void Scheduler::fill(Plan* plan, bool may_wait) {
   std::vector<Sequence*> last_rows;
   std::vector<Sequence*> chunks;
   for (Sequence* sequence : running()) {
@@ -113,10 +122,26 @@ Plan Scheduler::plan() {
   }
   for (const auto* group : {&last_rows, &chunks}) {
     for (Sequence* sequence : *group) {
-      if (running_.contains(sequence->order())) add_rows(sequence, &plan);
+      if (!running_.contains(sequence->order())) continue;
+      if (may_wait && sharing_.claimed(*sequence)) continue;
+      add_rows(sequence, plan);
     }
   }
+  sharing_.drop_claims();
+}
+
+// A plan is empty where sequences wait for one that was put back meanwhile.
+Plan Scheduler::plan() {
+  Plan plan;
+  for (Sequence* sequence : running()) sharing_.take(sequence);
+  fill(&plan, /*may_wait=*/true);
+  if (plan.empty()) fill(&plan, /*may_wait=*/false);
   return plan;
+}
+
+void Scheduler::advance(Sequence* sequence, int32_t rows) {
+  sequence->computed += rows;
+  sharing_.give(sequence);
 }
 
 void Scheduler::retract(Sequence* sequence) {
@@ -162,36 +187,54 @@ int32_t Scheduler::num_started() const {
                                                [](const auto& w) { return w.second->started; }));
 }
 
-Status Scheduler::audit() const {
-  RLGEN_RETURN_IF_ERROR(allocator_->audit());
-  int32_t held = 0;
-  for (const auto& [id, sequence] : by_id_) {
-    const bool runs = running_.contains(sequence->order());
-    if (runs == waiting_.contains(sequence->order())) {
-      return absl::InternalError(fmt::format("sequence {} is in {} queues", id, runs ? 2 : 0));
-    }
-    if (!runs && !sequence->blocks.empty()) {
-      return absl::InternalError(fmt::format("sequence {} waits and holds KV blocks", id));
-    }
-    if (sequence->blocks.size() != sequence->block_table.size() ||
-        allocator_->blocks_for(sequence->computed) > int32_t(sequence->blocks.size())) {
-      return absl::InternalError(fmt::format("sequence {} has {} blocks, a table of {} and {} rows",
-                                             id, sequence->blocks.size(),
-                                             sequence->block_table.size(), sequence->computed));
-    }
-    for (size_t i = 0; i < sequence->blocks.size(); ++i) {
-      const int32_t block = sequence->blocks[i].id();
-      if (block != sequence->block_table[i] || sequence->blocks[i].shares() != 1) {
-        return absl::InternalError(fmt::format("sequence {} lists block {} as {}, shared by {}", id,
-                                               block, sequence->block_table[i],
-                                               sequence->blocks[i].shares()));
-      }
-      ++held;
+Status Scheduler::audit_sequence(const Sequence& sequence) const {
+  const SequenceId id = sequence.request.id;
+  const bool runs = running_.contains(sequence.order());
+  if (runs == waiting_.contains(sequence.order())) {
+    return absl::InternalError(fmt::format("sequence {} is in {} queues", id, runs ? 2 : 0));
+  }
+  if (!runs && !sequence.blocks.empty()) {
+    return absl::InternalError(fmt::format("sequence {} waits and holds KV blocks", id));
+  }
+  if (sequence.blocks.size() != sequence.block_table.size() ||
+      allocator_->blocks_for(sequence.computed) > int32_t(sequence.blocks.size())) {
+    return absl::InternalError(fmt::format("sequence {} has {} blocks, a table of {} and {} rows",
+                                           id, sequence.blocks.size(), sequence.block_table.size(),
+                                           sequence.computed));
+  }
+  const auto full = size_t(sequence.computed / allocator_->block_size());
+  for (size_t i = 0; i < sequence.blocks.size(); ++i) {
+    const KvBlock& block = sequence.blocks[i];
+    const bool own = block.shares() == 1 && !allocator_->is_cached(block.id());
+    if (block.id() != sequence.block_table[i] || (i >= full && !own)) {
+      return absl::InternalError(
+          fmt::format("sequence {} lists block {} as {}, shared by {}, {} full blocks", id,
+                      block.id(), sequence.block_table[i], block.shares(), full));
     }
   }
-  if (held + allocator_->free() != allocator_->total()) {
-    return absl::InternalError(fmt::format("{} KV blocks are held and {} free of {}", held,
-                                           allocator_->free(), allocator_->total()));
+  return absl::OkStatus();
+}
+
+Status Scheduler::audit() const {
+  RLGEN_RETURN_IF_ERROR(allocator_->audit());
+  RLGEN_RETURN_IF_ERROR(sharing_.audit());
+  std::vector<int32_t> shares(size_t(allocator_->total()), 0);
+  for (const auto& [id, sequence] : by_id_) {
+    RLGEN_RETURN_IF_ERROR(audit_sequence(*sequence));
+    for (const int32_t block : sequence->block_table) ++shares[size_t(block)];
+  }
+  int32_t held = 0;
+  for (int32_t block = 0; block < allocator_->total(); ++block) {
+    held += shares[size_t(block)] > 0 ? 1 : 0;
+    if (shares[size_t(block)] == allocator_->shares(block)) continue;
+    return absl::InternalError(fmt::format("KV block {} has {} shares and {} sequences list it",
+                                           block, allocator_->shares(block),
+                                           shares[size_t(block)]));
+  }
+  if (held + allocator_->free() + allocator_->idle() != allocator_->total()) {
+    return absl::InternalError(fmt::format("{} KV blocks are held, {} idle and {} free of {}", held,
+                                           allocator_->idle(), allocator_->free(),
+                                           allocator_->total()));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "engine/kv/block.h"
+#include "engine/schedule/prefix_sharing.h"
 #include "engine/schedule/sequence.h"
 
 namespace rlgen::engine {
@@ -17,6 +18,7 @@ struct ScheduleLimits {
   int32_t max_num_seqs = 64;             // running at once
   int32_t max_num_batched_tokens = 512;  // rows of one step
   int32_t max_wanted_rows = 64;          // rows of one step whose logits are kept
+  bool prefix_caching = false;           // sequences share full blocks of equal content
 };
 
 // Rows computed .. computed + rows - 1 of a sequence go into the next step; it has blocks for them.
@@ -33,9 +35,10 @@ enum class Admission { kAll, kStarted, kNone };
 
 // Decides who runs, with which rows, on which blocks. Knows no model, no thread and no time.
 // Sequences wait by (priority, arrival) and nobody overtakes the first that may be admitted. When
-// blocks run out, running sequences go back to the queue, tokens kept and KV dropped: first those
-// with KV of one set of weights, of these the lowest priority, then the youngest. The sequence that
-// comes last in that order can always have every block, so the scheduler never stalls.
+// blocks run out, idle blocks of the prefix cache are evicted; then running sequences go back to
+// the queue, tokens kept and KV dropped: first those with KV of one set of weights, of these the
+// lowest priority, then the youngest. The sequence that comes last in that order can always have
+// every block, so the scheduler never stalls.
 class Scheduler {
  public:
   // `allocator` must outlive the scheduler.
@@ -45,6 +48,9 @@ class Scheduler {
   // could not hold the KV of all but its last.
   Status check_fits(int64_t token_limit) const;
 
+  // Serial of the weights that make KV from now on.
+  void set_serial(WeightSerial serial) { sharing_.set_serial(serial); }
+
   // Queues a sequence that passed check_fits; its id is not in flight.
   void add(std::unique_ptr<Sequence> sequence);
 
@@ -53,8 +59,14 @@ class Scheduler {
   void admit(Admission admission);
 
   // Rows for one step: first one for each sequence that lacks only one, then chunks of the others,
-  // each in order, within the limits. Empty only when nothing runs.
+  // each in order, within the limits. With prefix caching a sequence first takes what the cache
+  // has, and while another one of the plan fills its next block, it waits for that. Empty only when
+  // nothing runs.
   Plan plan();
+
+  // The planned rows of a sequence went through the model: counts them and publishes the blocks
+  // that they filled.
+  void advance(Sequence* sequence, int32_t rows);
 
   // Puts a running sequence back into the queue without its KV.
   void retract(Sequence* sequence);
@@ -71,9 +83,11 @@ class Scheduler {
   // Sequences that ran and are not finished, running or not.
   int32_t num_started() const;
   int64_t preemptions() const { return preemptions_; }  // for want of blocks
+  PrefixStats prefix_stats() const { return sharing_.stats(); }
 
-  // Blocks free and held make up the pool, tables match handles, no block is held by two sequences,
-  // no waiting sequence holds one. kInternal names the fault.
+  // Blocks free, idle and held make up the pool, tables match handles, each share belongs to a
+  // running sequence, rows to come fall into no shared or published block, the cache is sound.
+  // kInternal names the fault.
   Status audit() const;
 
  private:
@@ -83,14 +97,18 @@ class Scheduler {
   int32_t blocks_missing(const Sequence& sequence, int64_t positions) const;
   int32_t blocks_promised() const;
   bool may_start(const Sequence& sequence) const;
+  bool add_block(Sequence* sequence);
   bool take_blocks(Sequence* sequence, int32_t rows, Plan* plan);
   Sequence* next_victim() const;
   void add_rows(Sequence* sequence, Plan* plan);
+  void fill(Plan* plan, bool may_wait);
+  Status audit_sequence(const Sequence& sequence) const;
   int32_t rows_left(const Plan& plan) const;
   int32_t wanted_left(const Plan& plan) const;
 
   ScheduleLimits limits_;
   BlockAllocator* allocator_;
+  PrefixSharing sharing_;
   Queue waiting_;
   Queue running_;
   std::unordered_map<SequenceId, Sequence*> by_id_;

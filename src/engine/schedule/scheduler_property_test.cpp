@@ -2,12 +2,25 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
 #include "engine/schedule/scheduler.h"
 
 namespace rlgen::engine {
 namespace {
+
+// What stands in one slot of a block: the weights and everything that its key depends on.
+using Cell = std::pair<WeightSerial, std::string>;
+
+std::string beginning(const Sequence& sequence, int32_t row) {
+  std::string text = sequence.request.cache_salt + ':';
+  for (int32_t i = 0; i <= row; ++i) {
+    text += std::to_string(sequence.tokens[size_t(i)]) + ',';
+  }
+  return text;
+}
 
 struct World {
   World(int blocks, const ScheduleLimits& limits)
@@ -29,6 +42,9 @@ struct World {
   SequenceId next_id = 1;
   std::set<SequenceId> in_flight;
   bool admitting = true;
+  WeightSerial serial = 0;
+  std::map<std::pair<int32_t, int32_t>, Cell> cells;  // by block and slot
+  int64_t prefilled = 0;                              // rows of finished prefills
 };
 
 void add(World& world) {
@@ -39,7 +55,12 @@ void add(World& world) {
   sequence->request.priority = *rc::gen::inRange(-1, 2);
   sequence->request.score_only = *rc::gen::inRange(0, 4) == 0;
   sequence->arrival = world.next_id++;
-  sequence->tokens.assign(size_t(sequence->request.score_only ? limit : prompt), 0);
+  sequence->request.cache_salt = *rc::gen::inRange(0, 8) == 0 ? "salt" : "";
+  const int32_t common = *rc::gen::inRange(0, 80);
+  const int32_t own = *rc::gen::inRange(1, 3);
+  for (int32_t i = 0; i < (sequence->request.score_only ? limit : prompt); ++i) {
+    sequence->tokens.push_back(i < common ? 0 : own);
+  }
   sequence->prompt_len = prompt;
   sequence->next_prompt = *rc::gen::inRange(0, 3) == 0 ? 1 : prompt;
   sequence->next_score = prompt;
@@ -70,6 +91,28 @@ void check_plan(const World& world, const Plan& plan) {
   RC_ASSERT(wanted <= world.limits.max_wanted_rows);
 }
 
+// Every row that counts as computed has its own KV in its slot.
+void check_cells(const World& world) {
+  const int32_t size = world.allocator.block_size();
+  for (const Sequence* sequence : world.scheduler.running()) {
+    if (sequence->mixed_kv) continue;
+    for (int32_t row = 0; row < sequence->computed; ++row) {
+      const auto found = world.cells.find({sequence->block_table[size_t(row / size)], row % size});
+      RC_ASSERT(found != world.cells.end());
+      RC_ASSERT(found->second == Cell(world.serial, beginning(*sequence, row)));
+    }
+  }
+}
+
+void write_cells(World& world, const PlannedRows& planned) {
+  const Sequence& sequence = *planned.sequence;
+  const int32_t size = world.allocator.block_size();
+  for (int32_t row = sequence.computed; row < sequence.computed + planned.rows; ++row) {
+    const Cell cell(sequence.mixed_kv ? ~WeightSerial(0) : world.serial, beginning(sequence, row));
+    world.cells[{sequence.block_table[size_t(row / size)], row % size}] = cell;
+  }
+}
+
 void make_progress(World& world, const PlannedRows& planned) {
   Sequence& sequence = *planned.sequence;
   for (int32_t row = sequence.computed; row < sequence.computed + planned.rows; ++row) {
@@ -78,8 +121,10 @@ void make_progress(World& world, const PlannedRows& planned) {
     if (sequence.request.score_only && row + 1 >= sequence.prompt_len)
       sequence.next_score = row + 2;
   }
-  sequence.computed += planned.rows;
+  const bool prefilling = !sequence.prefilled;
+  world.scheduler.advance(&sequence, planned.rows);
   if (sequence.remaining() > 0) return;
+  if (prefilling) world.prefilled += sequence.computed;
   if (!sequence.request.score_only) sequence.tokens.push_back(0);
   if (sequence.request.score_only || int32_t(sequence.tokens.size()) == sequence.token_limit) {
     RC_ASSERT(sequence.next_prompt == sequence.prompt_len);
@@ -95,7 +140,10 @@ void step(World& world) {
   RC_ASSERT(!plan.empty() || world.scheduler.num_running() == 0);
   RC_ASSERT(!plan.empty() || !world.admitting || world.in_flight.empty());
   check_plan(world, plan);
+  for (const PlannedRows& planned : plan) write_cells(world, planned);
+  check_cells(world);
   for (const PlannedRows& planned : plan) make_progress(world, planned);
+  check_cells(world);
 }
 
 void cancel(World& world) {
@@ -112,8 +160,24 @@ void mark_mixed(World& world) {
   }
 }
 
+// An update of the weights, as the engine makes it.
+void flip(World& world) {
+  const bool keep = *rc::gen::inRange(0, 2) == 0;
+  if (!keep) world.scheduler.retract_all();
+  for (Sequence* sequence : world.scheduler.running()) {
+    if (sequence->remaining() > 1) {
+      sequence->drop_kv();
+    } else {
+      sequence->mixed_kv = sequence->computed > 0;
+    }
+  }
+  world.scheduler.set_serial(++world.serial);
+}
+
 void random_operation(World& world) {
-  switch (*rc::gen::inRange(0, 12)) {
+  switch (*rc::gen::inRange(0, 13)) {
+    case 12:
+      return *rc::gen::inRange(0, 3) == 0 ? flip(world) : step(world);
     case 0:
     case 1:
     case 2:
@@ -135,7 +199,8 @@ void random_operation(World& world) {
 RC_GTEST_PROP(SchedulerProperty, NoBlockLostNoneFreedTwiceNobodyStarved, ()) {
   const ScheduleLimits limits{.max_num_seqs = *rc::gen::inRange(1, 9),
                               .max_num_batched_tokens = *rc::gen::inRange(1, 40),
-                              .max_wanted_rows = *rc::gen::inRange(1, 10)};
+                              .max_wanted_rows = *rc::gen::inRange(1, 10),
+                              .prefix_caching = *rc::gen::inRange(0, 4) != 0};
   World world(*rc::gen::inRange(1, 14), limits);
   constexpr int kOperations = 300;
   for (int i = 0; i < kOperations; ++i) {
@@ -147,7 +212,9 @@ RC_GTEST_PROP(SchedulerProperty, NoBlockLostNoneFreedTwiceNobodyStarved, ()) {
   // Each step computes at least one row that is lost only to an older sequence's blocks.
   for (int i = 0; i < 100'000 && !world.in_flight.empty(); ++i) step(world);
   RC_ASSERT(world.in_flight.empty());
-  RC_ASSERT(world.allocator.free() == world.allocator.total());
+  RC_ASSERT(world.allocator.free() + world.allocator.idle() == world.allocator.total());
+  const PrefixStats stats = world.scheduler.prefix_stats();
+  RC_ASSERT(stats.hit_tokens + stats.miss_tokens == (limits.prefix_caching ? world.prefilled : 0));
   RC_ASSERT(world.scheduler.num_running() + world.scheduler.num_waiting() == 0);
 }
 

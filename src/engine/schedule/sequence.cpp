@@ -9,6 +9,11 @@ bool Sequence::wants(int32_t row) const {
   return position == int32_t(tokens.size());
 }
 
+int32_t Sequence::first_wanted() const {
+  if (next_prompt < prompt_len) return next_prompt - 1;
+  return request.score_only ? next_score - 1 : int32_t(tokens.size()) - 1;
+}
+
 int32_t Sequence::rows_within(int32_t rows, int32_t cap, int32_t* wanted) const {
   *wanted = 0;
   for (int32_t i = 0; i < rows; ++i) {
@@ -20,10 +25,15 @@ int32_t Sequence::rows_within(int32_t rows, int32_t cap, int32_t* wanted) const 
 }
 
 void Sequence::drop_kv() {
-  blocks.clear();
+  while (!blocks.empty()) blocks.pop_back();
   block_table.clear();
   computed = 0;
   mixed_kv = false;
+  oldest_kv.reset();
+  published = 0;
+  cache_parent = 0;
+  taken = 0;
+  prefilled = false;
 }
 
 }  // namespace rlgen::engine

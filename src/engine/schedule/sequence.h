@@ -20,6 +20,11 @@ namespace rlgen::engine {
 // Positions count from 0 over prompt and output together. "Row p" is token p going through the
 // model; its logits predict position p + 1.
 struct Sequence {
+  Sequence() = default;
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+  ~Sequence() { drop_kv(); }
+
   SequenceRequest request;
   uint64_t arrival = 0;
 
@@ -30,9 +35,16 @@ struct Sequence {
   std::vector<KvBlock> blocks;
   std::vector<int32_t> block_table;  // ids of blocks
 
-  bool started = false;         // was admitted at least once
-  bool mixed_kv = false;        // holds KV of several sets of weights
-  WeightVersion oldest_kv = 0;  // of the weights that made row 0's KV
+  bool started = false;   // was admitted at least once
+  bool mixed_kv = false;  // holds KV of several sets of weights
+  // Of the weights that made row 0's KV; known once a row has gone through the model.
+  std::optional<WeightVersion> oldest_kv;
+
+  int32_t published = 0;                 // blocks at the front that the prefix cache knows
+  uint64_t cache_parent = 0;             // entry of the last of them
+  int32_t taken = 0;                     // rows of the last prefill that came from the cache
+  bool prefilled = false;                // the last prefill is done
+  std::optional<int32_t> cached_tokens;  // `taken` of the first prefill, once it is done
 
   int32_t next_prompt = 0;  // next prompt position without a record; prompt_len when none is wanted
   int32_t next_score = 0;   // scoring: next output position without a record
@@ -50,6 +62,8 @@ struct Sequence {
 
   // The logits of row p are wanted.
   bool wants(int32_t row) const;
+  // The first row whose logits are wanted; rows before it need no more than KV.
+  int32_t first_wanted() const;
   // Rows at the front of the next `rows` such that at most `cap` of them are wanted.
   int32_t rows_within(int32_t rows, int32_t cap, int32_t* wanted) const;
 
@@ -60,7 +74,7 @@ struct Sequence {
   // Lower runs first.
   std::pair<int32_t, uint64_t> order() const { return {request.priority, arrival}; }
 
-  // Gives the blocks back; every row has to be computed again.
+  // Gives the blocks back, the last one first; every row has to be computed again.
   void drop_kv();
 };
 

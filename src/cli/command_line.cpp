@@ -137,6 +137,8 @@ void add_engine_options(CLI::App* app, EngineOptions* options) {
   app->add_option("--max-num-batched-tokens", spec.max_num_batched_tokens, "rows of one step")
       ->check(at_least(1))
       ->capture_default_str();
+  app->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", spec.enable_prefix_caching,
+                "equal beginnings share keys and values (on unless refused)");
 }
 
 void add_log_option(CLI::App* app, RawOptions* raw) {

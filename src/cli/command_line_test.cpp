@@ -49,6 +49,7 @@ TEST(CommandLine, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.engine.spec.max_num_seqs, 64);
   EXPECT_EQ(options.engine.spec.max_num_batched_tokens, 512);
   EXPECT_EQ(options.engine.spec.max_model_len, 0);
+  EXPECT_TRUE(options.engine.spec.enable_prefix_caching);
   EXPECT_FALSE(options.seed.has_value());
   SamplingParams expected;
   expected.max_tokens = 256;
@@ -73,6 +74,16 @@ TEST(CommandLine, EngineOptions) {
   EXPECT_EQ(options.engine.log_level, LogLevel::kDebug);
   EXPECT_EQ(options.logprobs_mode, LogprobsMode::kRaw);
   EXPECT_TRUE(options.overwrite);
+}
+
+TEST(CommandLine, PrefixCachingCanBeSwitchedOffAndOn) {
+  const std::string line = "generate --model m --prompts p --output o ";
+  const auto enabled = [&](const std::string& flags) {
+    return parse<GenerateOptions>(line + flags).engine.spec.enable_prefix_caching;
+  };
+  EXPECT_FALSE(enabled("--no-enable-prefix-caching"));
+  EXPECT_TRUE(enabled("--enable-prefix-caching"));
+  EXPECT_FALSE(enabled("--enable-prefix-caching --no-enable-prefix-caching"));
 }
 
 TEST(CommandLine, EverySamplingOptionIsTaken) {

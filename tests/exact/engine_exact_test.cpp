@@ -61,8 +61,10 @@ Outcomes run_together(const Loaded& loaded, const Settings& settings,
   return outcomes;
 }
 
-Outcomes run_alone(const Loaded& loaded, const Settings& settings,
+// The reference: nothing else in the batch and nothing from the prefix cache.
+Outcomes run_alone(const Loaded& loaded, Settings settings,
                    const std::vector<SequenceRequest>& requests) {
+  settings.prefix_caching = false;
   Bench bench(loaded, settings);
   Outcomes outcomes;
   for (const SequenceRequest& request : requests) outcomes[request.id] = bench.run(request);
@@ -127,6 +129,70 @@ TEST(EngineExact, BlockSizeAndPlacesInTheBatchChangeNothing) {
   for (const int32_t block_size : {16, 32, 48}) {
     const Settings settings{.max_num_seqs = 5, .budget = 33, .wanted = 7, .block_size = block_size};
     expect_equal(alone, run_together(loaded, settings, requests), describe(settings));
+  }
+}
+
+SequenceRequest with_prompt(SequenceRequest request, SequenceId id, std::vector<int32_t> prompt) {
+  request.id = id;
+  request.prompt_token_ids = std::move(prompt);
+  return request;
+}
+
+// Cold, then warm twice over, in a pool that keeps everything, one that keeps some and one in which
+// everything is evicted before it is asked for again.
+TEST(EngineExact, FB055_ColdWarmAndPartlyEvictedAreOne) {
+  const Loaded loaded = load_checkpoint("llama");
+  const auto requests = mixed_requests(24);
+  const Outcomes alone = run_alone(loaded, {}, requests);
+  for (const int32_t blocks : {512, 40, 12}) {
+    const Settings settings{.threads = 2, .budget = 37, .kv_blocks = blocks};
+    Bench bench(loaded, settings);
+    for (SequenceId round = 0; round < 3; ++round) {
+      for (const SequenceRequest& request : requests) {
+        SequenceRequest again = request;
+        again.id = request.id + 1000 * round;
+        bench.core->submit(again);
+      }
+      bench.drain();
+      Outcomes found;
+      for (const auto& [id, outcome] : alone) found[id] = bench.sink.get(id + 1000 * round);
+      expect_equal(alone, found, describe(settings) + ", round " + std::to_string(round));
+    }
+    const ShardMetrics metrics = bench.core->metrics();
+    EXPECT_EQ(metrics.cache_hit_tokens > 0, blocks >= 40) << describe(settings);
+    EXPECT_EQ(metrics.cache_evictions > 0, blocks < 512) << describe(settings);
+  }
+}
+
+TEST(EngineExact, FB057_NoHitLengthChangesABit) {
+  const Loaded loaded = load_checkpoint("llama");
+  for (const SequenceId kind : {1, 2, 3, 4, 5, 6, 12, 20}) {
+    const std::vector<int32_t> prompt = some_ids(100, kVocab, 77);
+    const SequenceRequest request = with_prompt(mixed_request(kind), 1, prompt);
+    const Outcomes alone = run_alone(loaded, {}, {request});
+    for (const int32_t hit : {0, 16, 48, 96}) {
+      Bench bench(loaded, {.budget = 41});
+      if (hit > 0) {
+        bench.run(make_request(0, {prompt.begin(), prompt.begin() + hit + 1}, 1));
+      }
+      const Outcome outcome = bench.run(request);
+      EXPECT_EQ(outcome.finish->cached_tokens, hit);
+      expect_equal(alone, {{1, outcome}}, "kind " + std::to_string(kind));
+    }
+  }
+}
+
+TEST(EngineExact, SamplesTogetherAreSamplesApart) {
+  const Loaded loaded = load_checkpoint("llama");
+  for (const int32_t blocks : {12, 512}) {
+    std::vector<SequenceRequest> requests;
+    for (SequenceId id = 0; id < 12; ++id) {
+      requests.push_back(with_prompt(mixed_request(1), id, some_ids(75, kVocab, 78)));
+      requests.back().sample_index = int32_t(id);
+    }
+    const Settings settings{.threads = 2, .budget = 50, .kv_blocks = blocks};
+    expect_equal(run_alone(loaded, {}, requests), run_together(loaded, settings, requests),
+                 describe(settings));
   }
 }
 

@@ -10,7 +10,7 @@ DEMO_MODEL := models/SmolLM2-135M-Instruct
 .PHONY: help setup configure build demo test test-slow bench check format clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F '|' '{printf "  make %-10s  %s\n", $$1, $$2}'
 
 setup:  ## install what is missing
 	@tools/setup
@@ -35,8 +35,9 @@ demo: build  ## roll out completions from a real model and print them
 test: build  ## run the fast tests
 	@ctest --preset release
 
-test-slow: build  ## run the slow tests too (torch parity, the demo model, soak)
+test-slow: build  ## run the slow tests too (torch parity, the demo model, emulated NEON, fuzzing)
 	@tools/setup --slow
+	@$(PYTHON) tools/fetch_demo_model.py
 	@ctest --preset release
 	@ctest --preset slow
 

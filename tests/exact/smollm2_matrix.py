@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Equal bits on a real model: the demo model's rollouts in every surrounding that must not matter.
+
+64 mixed prompts one by one, then as a batch on every instruction set of this machine, with one and
+two threads and several step budgets, and scored, in all three modes of log-probabilities. Every
+output line has to be equal, key by key. The scalar code is about ten times slower and takes the
+first lines only, as the output says. Exit code 77: the demo model is not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from smollm2_prompts import Line, prompt_lines
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "models" / "SmolLM2-135M-Instruct"
+TINY = ROOT / "tests" / "fixtures" / "checkpoints" / "llama_text"
+ISAS = ("avx512", "avx2", "neon", "scalar")
+MODES = ("processed", "raw", "tempered")
+BUDGETS = (512, 64, 7)
+SKIPPED = 77
+
+Lines = dict[tuple[str, int], Line]
+
+
+class RunError(Exception):
+    """A run of rlgen failed; the text says which and why."""
+
+
+@dataclass(frozen=True)
+class Surrounding:
+    """What must not change a bit.
+
+    Attributes:
+        isa: instruction set.
+        threads: threads.
+        budget: --max-num-batched-tokens.
+        at_once: --max-num-seqs.
+    """
+
+    isa: str
+    threads: int = 1
+    budget: int = 512
+    at_once: int = 64
+
+    def options(self) -> list[str]:
+        """As options of rlgen."""
+        named = {
+            "--isa": self.isa,
+            "--threads": self.threads,
+            "--max-num-batched-tokens": self.budget,
+            "--max-num-seqs": self.at_once,
+        }
+        return [word for name, value in named.items() for word in (name, str(value))]
+
+    def __str__(self) -> str:
+        company = "one by one" if self.at_once == 1 else f"{self.at_once} at once"
+        return f"{self.isa}, {self.threads} thread{'s'[: self.threads - 1]}, budget {self.budget}, {company}"
+
+
+@dataclass
+class Matrix:
+    """Runs and compares.
+
+    Attributes:
+        program: the rlgen binary.
+        folder: where files go.
+        faults: one sentence for each run that gave other lines.
+    """
+
+    program: Path
+    folder: Path
+    faults: list[str] = field(default_factory=list)
+    runs: int = 0
+
+    def _run(self, verb: str, source: Path, where: Surrounding, mode: str) -> Lines:
+        self.runs += 1
+        output = self.folder / f"{self.runs}.jsonl"
+        given = "--prompts" if verb == "generate" else "--input"
+        seed = ["--seed", "17"] if verb == "generate" else []
+        command = [self.program, verb, "--model", MODEL, given, source, "--output", output]
+        command += ["--logprobs-mode", mode, *seed, *where.options()]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunError(f"{' '.join(map(str, command))}: exit code {done.returncode}: {done.stderr.strip()}")
+        lines = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+        return {(line["id"], line["sample"]): line for line in lines}
+
+    def generate(self, lines: list[Line], where: Surrounding, mode: str) -> Lines:
+        """Rolls the prompt lines out."""
+        source = self.folder / "prompts.jsonl"
+        source.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return self._run("generate", source, where, mode)
+
+    def score(self, rollouts: Lines, where: Surrounding, mode: str) -> Lines:
+        """Scores rollouts, whose own values are taken away first."""
+        source = self.folder / "rollouts.jsonl"
+        bare = [{key: value for key, value in line.items() if key != "logprobs"} for line in rollouts.values()]
+        source.write_text("".join(json.dumps(line) + "\n" for line in bare), encoding="utf-8")
+        return self._run("score", source, where, mode)
+
+    def expect(self, expected: Lines, found: Lines, title: str, start: float) -> None:
+        """Prints a row, and keeps a fault where a line is missing, surplus or other."""
+        keys = expected.keys() | found.keys()
+        other = sorted(key for key in keys if expected.get(key) != found.get(key))
+        row = f"{title:64} {len(keys) - len(other):3} of {len(keys):3} equal  {time.monotonic() - start:6.1f} s"
+        print(row, flush=True)
+        if other:
+            a, b = expected.get(other[0]) or {}, found.get(other[0]) or {}
+            names = sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+            self.faults.append(f"{title}: {len(other)} lines differ, first {other[0]} in {', '.join(names)}")
+
+
+def isas_here(program: Path) -> list[str]:
+    """Instruction sets of this machine, the best first."""
+    found = []
+    for isa in ISAS:
+        command = [program, "generate", "--model", TINY, "--prompt", "x", "--max-tokens", "1", "--isa", isa]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            found.append(isa)
+        elif "isa" not in done.stderr:
+            raise RunError(f"{isa}: {done.stderr.strip()}")
+    if "scalar" not in found:
+        raise RunError("the scalar code does not run")
+    return found
+
+
+def surroundings(isa: str, best: bool) -> list[Surrounding]:
+    """The batches of one instruction set: all budgets on the best one, two on the others."""
+    budgets = BUDGETS if best else BUDGETS[:2]
+    return [Surrounding(isa, threads, budget) for threads in (1, 2) for budget in budgets]
+
+
+def subset(lines: Lines, chosen: list[Line]) -> Lines:
+    """The rollouts of the chosen prompts."""
+    ids = {line["id"] for line in chosen}
+    return {key: line for key, line in lines.items() if key[0] in ids}
+
+
+def run_matrix(matrix: Matrix, isas: list[str], lines: list[Line], few: list[Line]) -> None:
+    """All runs; `few` are the lines that the scalar code takes."""
+    for mode in MODES:
+        start = time.monotonic()
+        alone = Surrounding(isas[0], at_once=1)
+        expected = matrix.generate(lines, alone, mode)
+        print(f"{mode}: {alone}: {len(expected)} rollouts  {time.monotonic() - start:.1f} s", flush=True)
+        for isa in isas:
+            chosen = few if isa == "scalar" and isa != isas[0] else lines
+            wanted = subset(expected, chosen)
+            batches = surroundings(isa, isa == isas[0]) if mode == MODES[0] else [Surrounding(isa, 2, 100)]
+            if mode == MODES[0] and isa != isas[0]:
+                batches.append(Surrounding(isa, at_once=1))
+            for where in batches:
+                start = time.monotonic()
+                matrix.expect(wanted, matrix.generate(chosen, where, mode), f"{mode}: {where}", start)
+            for where in (Surrounding(isa, 2, 200), Surrounding(isa, 1, 48, 1)):
+                start = time.monotonic()
+                matrix.expect(wanted, matrix.score(wanted, where, mode), f"{mode}: score: {where}", start)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rlgen", type=Path, default=ROOT / "build" / "release" / "bin" / "rlgen")
+    parser.add_argument("--lines", type=int, default=64, help="prompt lines (default: 64)")
+    parser.add_argument("--scalar-lines", type=int, default=8, help="prompt lines of the scalar code (default: 8)")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Runs the matrix; returns the exit code."""
+    arguments = parse_arguments()
+    if not MODEL.is_dir():
+        print(f"skipped: {MODEL} is not here; tools/fetch_demo_model.py makes it")
+        return SKIPPED
+    lines = prompt_lines()[: arguments.lines]
+    few = lines[: arguments.scalar_lines]
+    with tempfile.TemporaryDirectory(prefix="rlgen-matrix-") as folder:
+        matrix = Matrix(arguments.rlgen, Path(folder))
+        try:
+            isas = isas_here(arguments.rlgen)
+            print(
+                f"{len(lines)} prompt lines on {', '.join(isas)}; scalar takes the first {len(few)}, since it is slow"
+            )
+            run_matrix(matrix, isas, lines, few)
+        except RunError as error:
+            matrix.faults.append(str(error))
+    for fault in matrix.faults:
+        print(fault, file=sys.stderr)
+    print(f"{matrix.runs} runs, {len(matrix.faults)} with other lines")
+    return 1 if matrix.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edit_distance.h"
+#include "base/utf8.h"
 #include "cli/sampling_options.h"
 
 namespace rlgen::cli {
@@ -61,6 +62,11 @@ StatusOr<nlohmann::json> read_value(const RawSampling& raw) {
     case SamplingKind::kText:
       return nlohmann::json(raw.values.front());
     case SamplingKind::kTextList:
+      for (const std::string& text : raw.values) {
+        if (const auto bad = first_invalid_utf8(text)) {
+          return usage_error(fmt::format("{} is not UTF-8 at byte {}", option.name, *bad));
+        }
+      }
       return nlohmann::json(raw.values);
     case SamplingKind::kNumber:
       return read_number(option.name, raw.values.front());
@@ -159,7 +165,7 @@ void add_sampling_options(CLI::App* app, RawOptions* raw) {
     item.handle = app->add_option(name, item.values, help);
     const bool list =
         option.kind == SamplingKind::kTextList || option.kind == SamplingKind::kIdList;
-    if (!list) item.handle->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (!list) item.handle->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   }
 }
 

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <sstream>
+#include <string>
+#include <string_view>
+
+#include "cli/sampling_options.h"
 
 namespace rlgen::cli {
 namespace {
@@ -112,6 +117,32 @@ TEST(CommandLine, EverySamplingOptionIsTaken) {
   EXPECT_EQ(sampling.logprobs_mode, LogprobsMode::kTempered);
   EXPECT_EQ(sampling_of("--stop ab --stop cd").stop, sampling.stop);
   EXPECT_EQ(sampling_of("--top-k -1").top_k, -1);
+}
+
+TEST(CommandLine, NoSamplingOptionIsAcceptedAndIgnored) {
+  const std::map<std::string_view, std::string> values = {{"--n", "2"},
+                                                          {"--temperature", "0.5"},
+                                                          {"--top-p", "0.5"},
+                                                          {"--top-k", "5"},
+                                                          {"--min-p", "0.5"},
+                                                          {"--repetition-penalty", "2"},
+                                                          {"--presence-penalty", "1"},
+                                                          {"--frequency-penalty", "1"},
+                                                          {"--max-tokens", "9"},
+                                                          {"--min-tokens", "9"},
+                                                          {"--stop", "x"},
+                                                          {"--stop-token-ids", "7"},
+                                                          {"--include-stop-str-in-output", ""},
+                                                          {"--ignore-eos", ""},
+                                                          {"--bad-words", "x"},
+                                                          {"--logprobs", "3"},
+                                                          {"--prompt-logprobs", "0"},
+                                                          {"--logprobs-mode", "raw"}};
+  for (const SamplingOption& option : sampling_options()) {
+    ASSERT_TRUE(values.contains(option.name)) << option.name;
+    const std::string name(option.name);
+    EXPECT_NE(sampling_of(name + " " + values.at(option.name)), command_line_defaults()) << name;
+  }
 }
 
 TEST(CommandLine, GenerateOptions) {

@@ -26,6 +26,7 @@ StatusOr<SamplingParams> choose_sampling(const GenerateOptions& options) {
 
 // Said before the model is loaded; opening the file says it again without a race.
 Status check_output(const GenerateOptions& options) {
+  RLGEN_RETURN_IF_ERROR(generation::check_not_input("--prompts", options.prompts, options.output));
   const bool kept = options.output.empty() || options.resume || options.overwrite;
   if (kept || ::access(options.output.c_str(), F_OK) != 0) return absl::OkStatus();
   return absl::AlreadyExistsError(fmt::format(

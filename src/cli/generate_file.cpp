@@ -23,8 +23,9 @@ double FileRun::seconds() const {
 }
 
 Status FileRun::open_files() {
-  RLGEN_ASSIGN_OR_RETURN(const int64_t lines, generation::count_lines(options_.prompts));
-  total_ = lines * defaults_.n;
+  RLGEN_ASSIGN_OR_RETURN(const auto lines, generation::count_lines(options_.prompts));
+  counted_ = lines.has_value();
+  total_ = lines.value_or(0) * defaults_.n;
   RLGEN_ASSIGN_OR_RETURN(prompts_, LineReader::open(options_.prompts));
   if (options_.output.empty()) return absl::OkStatus();
   const ExistingFile existing = options_.resume      ? ExistingFile::kResume
@@ -103,6 +104,7 @@ StatusOr<std::optional<GenerationRequest>> FileRun::next() {
     RLGEN_ASSIGN_OR_RETURN(const auto line, prompts_->next());
     if (!line) return std::optional<GenerationRequest>();
     if (generation::is_blank(line->text)) continue;
+    if (!counted_) total_ += defaults_.n;
     RLGEN_ASSIGN_OR_RETURN(auto request, read_prompt(*line));
     if (request || interrupts_.poll()) return request;
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
 #include "cli/commands.h"
 
 namespace rlgen::cli {
@@ -154,6 +155,9 @@ class Stream {
 }  // namespace
 
 StatusOr<int> stream_prompt(const StreamJob& job, Session& session, Interrupts& interrupts) {
+  if (const auto bad = first_invalid_utf8(job.prompt)) {
+    return absl::InvalidArgumentError(fmt::format("--prompt is not UTF-8 at byte {}", *bad));
+  }
   GenerationRequest request{.id = "prompt"};
   RLGEN_ASSIGN_OR_RETURN(request.prompt_token_ids, session.encode(make_prompt(job)));
   request.sampling = job.sampling;

@@ -31,7 +31,9 @@ class ScoreRun final : private RolloutSink {
       : options_(options), session_(session), interrupts_(interrupts) {}
 
   StatusOr<int> run() {
-    RLGEN_ASSIGN_OR_RETURN(total_, generation::count_lines(options_.input));
+    RLGEN_ASSIGN_OR_RETURN(const auto lines, generation::count_lines(options_.input));
+    counted_ = lines.has_value();
+    total_ = lines.value_or(0);
     RLGEN_ASSIGN_OR_RETURN(input_, LineReader::open(options_.input));
     RLGEN_ASSIGN_OR_RETURN(
         output_, generation::RolloutFile::open(
@@ -79,6 +81,7 @@ class ScoreRun final : private RolloutSink {
   StatusOr<std::optional<GenerationRequest>> read_line(const LineReader::Line& line) {
     const std::optional<GenerationRequest> none;
     const int64_t tag = next_tag_++;
+    if (!counted_) ++total_;
     Pending& pending = pending_[tag];
     pending.number = line.number;
     auto object = generation::parse_json_line(line.text);
@@ -173,6 +176,7 @@ class ScoreRun final : private RolloutSink {
   std::map<int64_t, Pending> pending_;  // by order of input
   Progress progress_{stderr};
   int64_t next_tag_ = 0;
+  bool counted_ = false;  // the lines of the input were counted before
   int64_t total_ = 0;
   int64_t scored_ = 0;
   int64_t failed_ = 0;
@@ -184,6 +188,7 @@ class ScoreRun final : private RolloutSink {
 }  // namespace
 
 StatusOr<int> run_score(const ScoreOptions& options) {
+  RLGEN_RETURN_IF_ERROR(generation::check_not_input("--input", options.input, options.output));
   Interrupts interrupts;
   RLGEN_ASSIGN_OR_RETURN(Session session, open_session(options.engine));
   return ScoreRun(options, session, interrupts).run();

@@ -91,6 +91,13 @@ StatusOr<std::string> read_file(const std::string& path) {
   return read_all(fd.get(), path, static_cast<std::size_t>(info.st_size));
 }
 
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat first {};
+  struct stat second {};
+  if (::stat(a.c_str(), &first) != 0 || ::stat(b.c_str(), &second) != 0) return false;
+  return S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
 Status write_file_atomically(const std::string& path, std::string_view bytes) {
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   ::unlink(temporary.c_str());

@@ -16,6 +16,9 @@ Status file_error(std::string_view action, std::string_view path, int error_numb
 // The whole file. Errors: those of file_error (open, read).
 StatusOr<std::string> read_file(const std::string& path);
 
+// True where both paths lead to one regular file, through links or not.
+bool same_file(const std::string& a, const std::string& b);
+
 // Writes `bytes` into a new file beside `path`, flushes it to the disk and renames it over `path`:
 // a reader, or a crash at any moment, sees the old content or the new one, never a part.
 // Errors: those of file_error; `path` is then as it was.

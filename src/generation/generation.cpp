@@ -158,11 +158,15 @@ bool Generation::no_room(const GenerationRequest& request) const {
          static_cast<int64_t>(request.prompt_token_ids.size()) == info_.max_model_len;
 }
 
-void Generation::end_without_room(std::span<const SequenceRequest> requests) {
+bool Generation::nothing_to_score(const GenerationRequest& request) {
+  return request.score_token_ids && request.score_token_ids->empty() &&
+         !request.sampling.prompt_logprobs;
+}
+
+void Generation::end_at_once(std::span<const SequenceRequest> requests, const Finish& finish) {
   EventBatch events;
   for (const SequenceRequest& request : requests) {
-    events.push_back({.id = request.id,
-                      .finish = Finish{.reason = FinishReason::kLength, .context_full = true}});
+    events.push_back({.id = request.id, .finish = finish});
   }
   on_events(std::move(events));
 }
@@ -176,7 +180,11 @@ StatusOr<std::vector<SequenceId>> Generation::submit(GenerationRequest request,
   std::vector<SequenceId> ids;
   for (const SequenceRequest& sequence : requests) ids.push_back(sequence.id);
   if (no_room(request)) {
-    end_without_room(requests);
+    end_at_once(requests, {.reason = FinishReason::kLength, .context_full = true});
+    return ids;
+  }
+  if (nothing_to_score(request)) {
+    end_at_once(requests, {.reason = FinishReason::kStop});
     return ids;
   }
   const Status status = shards_[shard].client->submit(requests);

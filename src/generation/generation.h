@@ -81,7 +81,8 @@ class Generation final : private EventSink {
   // Completes the request and gives its samples to one shard as a group. Returns the ids of the
   // sequences. Errors: those of complete(), kUnavailable when the shard is gone; then the observer
   // is never called. A prompt that fills the context leaves nothing to do: its samples end with
-  // finish reason "length", no token and context_full, before this returns.
+  // finish reason "length", no token and context_full, before this returns. So does a score of no
+  // tokens, with "stop".
   StatusOr<std::vector<SequenceId>> submit(GenerationRequest request, RequestObserver observer);
 
   // Ends the sequences with "abort"; each still gives its rollout. Ids not in flight are ignored.
@@ -125,7 +126,8 @@ class Generation final : private EventSink {
       size_t* shard);
   void drop(std::span<const SequenceRequest> requests);
   bool no_room(const GenerationRequest& request) const;
-  void end_without_room(std::span<const SequenceRequest> requests);
+  static bool nothing_to_score(const GenerationRequest& request);
+  void end_at_once(std::span<const SequenceRequest> requests, const Finish& finish);
   void on_events(EventBatch events) override;
   void take(SequenceEvent event, std::vector<News>* news,
             std::vector<std::pair<size_t, SequenceId>>* rejected);

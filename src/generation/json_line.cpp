@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "base/utf8.h"
 
@@ -33,6 +35,24 @@ size_t nesting(std::string_view line) {
   return deepest;
 }
 
+// Finds a key that an object has twice, at any depth, while the parser runs.
+class DuplicateKeys {
+ public:
+  void see(ordered_json::parse_event_t event, const ordered_json& parsed) {
+    using Event = ordered_json::parse_event_t;
+    if (event == Event::object_start) open_.emplace_back();
+    if (event == Event::object_end) open_.pop_back();
+    if (event != Event::key) return;
+    const auto& key = parsed.get_ref<const std::string&>();
+    if (!open_.back().insert(key).second && !twice_) twice_ = key;
+  }
+  const std::optional<std::string>& twice() const { return twice_; }
+
+ private:
+  std::vector<std::set<std::string>> open_;  // keys of the objects that are not closed yet
+  std::optional<std::string> twice_;
+};
+
 // The library's message without its own name for the error.
 std::string reason_of(const ordered_json::exception& error) {
   const std::string text = error.what();
@@ -50,13 +70,9 @@ StatusOr<ordered_json> parse_json_line(std::string_view line) {
     return absl::InvalidArgumentError(
         fmt::format("the line nests {} levels deep; {} are allowed", depth, kMaxJsonDepth));
   }
-  std::set<std::string> keys;
-  std::string twice;
-  const auto watch_keys = [&](int depth, ordered_json::parse_event_t event, ordered_json& parsed) {
-    if (depth == 1 && event == ordered_json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.insert(key).second) twice = key;
-    }
+  DuplicateKeys keys;
+  const auto watch_keys = [&](int, ordered_json::parse_event_t event, ordered_json& parsed) {
+    keys.see(event, parsed);
     return true;
   };
   ordered_json value;
@@ -69,8 +85,9 @@ StatusOr<ordered_json> parse_json_line(std::string_view line) {
     return absl::InvalidArgumentError(
         fmt::format("the line holds {}; it must be a JSON object", shown(value)));
   }
-  if (!twice.empty()) {
-    return absl::InvalidArgumentError(fmt::format("key {} is there twice", json_quoted(twice)));
+  if (keys.twice()) {
+    return absl::InvalidArgumentError(
+        fmt::format("key {} is there twice in one object", json_quoted(*keys.twice())));
   }
   return value;
 }

@@ -14,7 +14,7 @@ inline constexpr size_t kMaxJsonDepth = 64;
 
 // The object that one line of a JSONL file holds, keys in the order of the text.
 // kInvalidArgument: invalid UTF-8 (with the byte), no JSON (with the column and what is wrong), no
-// object, a key met twice at the top, nesting beyond kMaxJsonDepth, a number beyond a double.
+// object, a key met twice in one object, nesting beyond kMaxJsonDepth, a number beyond a double.
 StatusOr<nlohmann::ordered_json> parse_json_line(std::string_view line);
 
 // `value` as JSON text on one line; bytes that are no UTF-8 become U+FFFD.

@@ -75,6 +75,11 @@ StatusOr<std::optional<LineReader::Line>> LineReader::next() {
     const size_t length = found == nullptr
                               ? end_ - begin_
                               : static_cast<size_t>(static_cast<const char*>(found) - from);
+    if (line.text.size() + length > kMaxLineBytes) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} line {} is longer than {} bytes; the file must be JSONL", path_,
+                      next_number_ + 1, kMaxLineBytes));
+    }
     line.text.append(from, length);
     line.terminated = found != nullptr;
     const size_t used = length + (line.terminated ? 1 : 0);
@@ -88,11 +93,15 @@ StatusOr<std::optional<LineReader::Line>> LineReader::next() {
   return std::optional<Line>(std::move(line));
 }
 
-StatusOr<int64_t> count_lines(const std::string& path) {
+StatusOr<std::optional<int64_t>> count_lines(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    return std::optional<int64_t>();
+  }
   RLGEN_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path));
   for (int64_t count = 0;;) {
     RLGEN_ASSIGN_OR_RETURN(const auto line, reader.next());
-    if (!line) return count;
+    if (!line) return std::optional<int64_t>(count);
     if (!is_blank(line->text)) ++count;
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,6 +9,9 @@
 #include "base/status.h"
 
 namespace rlgen::generation {
+
+// Longest line that is read: a file without line ends must not eat the memory.
+inline constexpr size_t kMaxLineBytes = size_t{1} << 26;
 
 // Reads a text file line by line with little memory. One thread at a time. Move only.
 class LineReader {
@@ -26,7 +30,8 @@ class LineReader {
     bool terminated = true;  // false: the file ends without a line end
   };
 
-  // The next line; nothing at the end. Errors: those of file_error (read).
+  // The next line; nothing at the end. Errors: those of file_error (read); kInvalidArgument for a
+  // line above kMaxLineBytes.
   StatusOr<std::optional<Line>> next();
 
  private:
@@ -42,8 +47,9 @@ class LineReader {
   int64_t offset_ = 0;
 };
 
-// How many lines of the file are not blank. Errors as above.
-StatusOr<int64_t> count_lines(const std::string& path);
+// How many lines of the file are not blank; nothing where it cannot be read twice, like a pipe.
+// Errors as above.
+StatusOr<std::optional<int64_t>> count_lines(const std::string& path);
 
 // True for a line of spaces and tabs only, which readers pass over.
 bool is_blank(const std::string& line);

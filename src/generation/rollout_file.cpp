@@ -34,6 +34,13 @@ Status write_all(int fd, std::string_view bytes, const std::string& path) {
 
 }  // namespace
 
+Status check_not_input(std::string_view option, const std::string& input,
+                       const std::string& output) {
+  if (!same_file(input, output)) return absl::OkStatus();
+  return absl::AlreadyExistsError(fmt::format(
+      "--output {} is the file of {}, which would be lost; name another file", output, option));
+}
+
 StatusOr<std::unique_ptr<RolloutFile>> RolloutFile::open(const std::string& path,
                                                          ExistingFile existing) {
   const int fd = open_file(path, existing);

@@ -12,6 +12,11 @@ namespace rlgen::generation {
 // What to do with an output file that exists already.
 enum class ExistingFile { kRefuse, kOverwrite, kResume };
 
+// kAlreadyExists, which names `option`, where the output file is the input: writing would destroy
+// what is to be read.
+Status check_not_input(std::string_view option, const std::string& input,
+                       const std::string& output);
+
 // A JSONL file that grows by whole lines. Each line goes to the system in one piece as it comes, so
 // that a killed process leaves at most one torn line, the last. The file is locked against a
 // second writer as long as the object lives. One thread at a time.

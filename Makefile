@@ -2,6 +2,9 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
+# Checkouts in different folders share objects.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 BIN := build/release/bin
 PYTHON := .venv/bin/python
 DEMO_MODEL := models/SmolLM2-135M-Instruct

@@ -62,6 +62,15 @@ class TemplateParity : public testing::Test {
   std::map<std::string, ChatRequest> requests_;
 };
 
+// Templates of vision models loop over a content that is null: Jinja2 raises, minijinja loops over
+// nothing. They are in the larger set of the slow tests only.
+const std::set<std::string> kKnownRenders = {
+    "qwen2_5_vl, arguments as text",
+    "qwen2_5_vl_training, arguments as text",
+    "qwen3_vl, arguments as text",
+    "qwen3_vl_training, arguments as text",
+};
+
 TEST_F(TemplateParity, FB189_FB191_TemplatesEqualJinja2) {
   std::map<std::string, std::string> sources;
   int rendered = 0;
@@ -74,7 +83,9 @@ TEST_F(TemplateParity, FB189_FB191_TemplatesEqualJinja2) {
     }
     const std::string conversation = golden["conversation"];
     const auto ours = render(sources[name], requests_.at(conversation));
-    EXPECT_EQ(difference(golden["text"], ours), "") << name << ", " << conversation;
+    const std::string found = difference(golden["text"], ours);
+    const std::string where = name + ", " + conversation;
+    EXPECT_EQ(kKnownRenders.contains(where), !found.empty()) << where << "\n" << found;
     rendered += golden["text"].is_string();
   }
   EXPECT_GT(rendered, 200);

@@ -44,12 +44,14 @@ class Surrounding:
         threads: threads.
         budget: --max-num-batched-tokens.
         at_once: --max-num-seqs.
+        shared: whether prompts that begin alike share keys and values.
     """
 
     isa: str
     threads: int = 1
     budget: int = 512
     at_once: int = 64
+    shared: bool = True
 
     def options(self) -> list[str]:
         """As options of rlgen."""
@@ -59,11 +61,13 @@ class Surrounding:
             "--max-num-batched-tokens": self.budget,
             "--max-num-seqs": self.at_once,
         }
-        return [word for name, value in named.items() for word in (name, str(value))]
+        sharing = "--enable-prefix-caching" if self.shared else "--no-enable-prefix-caching"
+        return [sharing, *(word for name, value in named.items() for word in (name, str(value)))]
 
     def __str__(self) -> str:
         company = "one by one" if self.at_once == 1 else f"{self.at_once} at once"
-        return f"{self.isa}, {self.threads} thread{'s'[: self.threads - 1]}, budget {self.budget}, {company}"
+        sharing = "" if self.shared else ", nothing shared"
+        return f"{self.isa}, {self.threads} thread{'s'[: self.threads - 1]}, budget {self.budget}, {company}{sharing}"
 
 
 @dataclass
@@ -150,7 +154,7 @@ def run_matrix(matrix: Matrix, isas: list[str], lines: list[Line], few: list[Lin
     """All runs; `few` are the lines that the scalar code takes."""
     for mode in MODES:
         start = time.monotonic()
-        alone = Surrounding(isas[0], at_once=1)
+        alone = Surrounding(isas[0], at_once=1, shared=False)
         expected = matrix.generate(lines, alone, mode)
         print(f"{mode}: {alone}: {len(expected)} rollouts  {time.monotonic() - start:.1f} s", flush=True)
         for isa in isas:
@@ -158,7 +162,7 @@ def run_matrix(matrix: Matrix, isas: list[str], lines: list[Line], few: list[Lin
             wanted = subset(expected, chosen)
             batches = surroundings(isa, isa == isas[0]) if mode == MODES[0] else [Surrounding(isa, 2, 100)]
             if mode == MODES[0] and isa != isas[0]:
-                batches.append(Surrounding(isa, at_once=1))
+                batches.append(Surrounding(isa, at_once=1, shared=False))
             for where in batches:
                 start = time.monotonic()
                 matrix.expect(wanted, matrix.generate(chosen, where, mode), f"{mode}: {where}", start)

@@ -58,10 +58,10 @@ class FileRun final : private RolloutSink {
   Progress progress_{stderr};
   std::vector<TableRow> rows_;
   bool counted_ = false;  // the lines of the prompts file were counted before
-  int64_t total_ = 0;   // rollouts that there will be, as far as is known
-  int64_t failed_ = 0;  // output lines with an error, old ones too
-  int64_t made_ = 0;    // rollouts of this run
-  int64_t tokens_ = 0;  // of this run
+  int64_t total_ = 0;     // rollouts that there will be, as far as is known
+  int64_t failed_ = 0;    // output lines with an error, old ones too
+  int64_t made_ = 0;      // rollouts of this run
+  int64_t tokens_ = 0;    // of this run
   std::chrono::steady_clock::time_point start_;
 };
 

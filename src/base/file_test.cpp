@@ -69,6 +69,19 @@ TEST_F(FileTest, ReadsFilesWithoutASize) {
   EXPECT_THAT(*result, HasSubstr("Pid:"));
 }
 
+TEST_F(FileTest, OneFileUnderTwoNames) {
+  ASSERT_TRUE(write_file_atomically(path("x"), "a").ok());
+  ASSERT_TRUE(write_file_atomically(path("y"), "a").ok());
+  std::filesystem::create_symlink(path("x"), path("link"));
+  std::filesystem::create_hard_link(path("x"), path("hard"));
+  EXPECT_TRUE(same_file(path("x"), folder_ + "/./x"));
+  EXPECT_TRUE(same_file(path("x"), path("link")));
+  EXPECT_TRUE(same_file(path("hard"), path("x")));
+  EXPECT_FALSE(same_file(path("x"), path("y")));
+  EXPECT_FALSE(same_file(path("x"), path("absent")));
+  EXPECT_FALSE(same_file("/dev/null", "/dev/null"));
+}
+
 TEST(FileError, FullDiskIsOutOfCapacity) {
   const Status status = file_error("write", "out.jsonl", ENOSPC);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);

@@ -196,6 +196,16 @@ TEST(CommandLine, MistakesNameTheOptionAndTheValue) {
   EXPECT_THAT(error_of(start + "--max-num-seqs 0"), HasSubstr("--max-num-seqs"));
   EXPECT_THAT(error_of(start + "--topp 1"), HasSubstr("--topp"));
   EXPECT_THAT(error_of(start + "--resume --overwrite"), HasSubstr("exclude"));
+  EXPECT_THAT(error_of(start + "--stop a \xff"), HasSubstr("--stop is not UTF-8 at byte 0"));
+  EXPECT_THAT(error_of(start + "--bad-words a\xc3"), HasSubstr("--bad-words is not UTF-8"));
+}
+
+TEST(CommandLine, AnOptionGivenTwiceIsRefusedUnlessItIsAList) {
+  const std::string start = "generate --model m --prompts p --output o ";
+  for (const std::string option : {"--top-k", "--temperature", "--n", "--seed", "--max-num-seqs"}) {
+    EXPECT_THAT(error_of(start + option + " 1 " + option + " 2"), HasSubstr(option));
+  }
+  EXPECT_EQ(parse<GenerateOptions>(start + "--stop a --stop b").sampling[0].json, R"(["a","b"])");
 }
 
 TEST(CommandLine, WhatBelongsTogether) {

@@ -11,6 +11,8 @@ namespace {
 
 // The bounds of OpenAI's and vLLM's interfaces.
 constexpr float kMaxPenalty = 2.0f;
+// Every sample costs memory before the first of them runs.
+constexpr int32_t kMaxSamples = 16384;
 
 template <typename T>
 Status bad(std::string_view field, const T& value, std::string_view rule) {
@@ -51,7 +53,9 @@ Status validate_counts(const SamplingParams& params) {
                fmt::format("at most max_tokens, which is {}", *params.max_tokens));
   }
   if (params.seed && *params.seed < 0) return bad("seed", *params.seed, "at least 0");
-  if (params.n < 1) return bad("n", params.n, "at least 1");
+  if (params.n < 1 || params.n > kMaxSamples) {
+    return bad("n", params.n, fmt::format("from 1 to {}", kMaxSamples));
+  }
   if (params.logprobs < 0) return bad("logprobs", params.logprobs, "at least 0");
   if (params.prompt_logprobs && *params.prompt_logprobs < 0) {
     return bad("prompt_logprobs", *params.prompt_logprobs, "at least 0");

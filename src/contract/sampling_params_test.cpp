@@ -32,43 +32,46 @@ TEST_P(BadParams, IsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     FB192, BadParams,
-    ::testing::Values(BadCase{"temperature", [](auto& p) { p.temperature = -0.1f; }},
-                      BadCase{"temperature", [](auto& p) { p.temperature = kNan; }},
-                      BadCase{"temperature", [](auto& p) { p.temperature = kInf; }},
-                      BadCase{"top_k", [](auto& p) { p.top_k = -2; }},
-                      BadCase{"top_p", [](auto& p) { p.top_p = 0.0f; }},
-                      BadCase{"top_p", [](auto& p) { p.top_p = 1.01f; }},
-                      BadCase{"top_p", [](auto& p) { p.top_p = kNan; }},
-                      BadCase{"min_p", [](auto& p) { p.min_p = -0.01f; }},
-                      BadCase{"min_p", [](auto& p) { p.min_p = kNan; }},
-                      BadCase{"repetition_penalty", [](auto& p) { p.repetition_penalty = 0.0f; }},
-                      BadCase{"repetition_penalty", [](auto& p) { p.repetition_penalty = kInf; }},
-                      BadCase{"presence_penalty", [](auto& p) { p.presence_penalty = 2.5f; }},
-                      BadCase{"frequency_penalty", [](auto& p) { p.frequency_penalty = kNan; }},
-                      BadCase{"logit_bias",
-                              [](auto& p) {
-                                p.logit_bias = {{3, kNan}};
-                              }},
-                      BadCase{"logit_bias",
-                              [](auto& p) {
-                                p.logit_bias = {{3, 1.0f}, {3, 2.0f}};
-                              }},
-                      BadCase{"allowed_token_ids", [](auto& p) { p.allowed_token_ids.emplace(); }},
-                      BadCase{"bad_words", [](auto& p) { p.bad_words = {""}; }},
-                      BadCase{"bad_words_ids", [](auto& p) { p.bad_words_ids = {{}}; }},
-                      BadCase{"max_tokens", [](auto& p) { p.max_tokens = 0; }},
-                      BadCase{"max_tokens", [](auto& p) { p.max_tokens = -4; }},
-                      BadCase{"min_tokens", [](auto& p) { p.min_tokens = -1; }},
-                      BadCase{"min_tokens",
-                              [](auto& p) {
-                                p.max_tokens = 2;
-                                p.min_tokens = 3;
-                              }},
-                      BadCase{"stop", [](auto& p) { p.stop = {""}; }},
-                      BadCase{"seed", [](auto& p) { p.seed = -1; }},
-                      BadCase{"n", [](auto& p) { p.n = 0; }},
-                      BadCase{"logprobs", [](auto& p) { p.logprobs = -1; }},
-                      BadCase{"prompt_logprobs", [](auto& p) { p.prompt_logprobs = -1; }}));
+    ::testing::Values(
+        BadCase{"temperature", [](auto& p) { p.temperature = -0.1f; }},
+        BadCase{"temperature", [](auto& p) { p.temperature = kNan; }},
+        BadCase{"temperature", [](auto& p) { p.temperature = kInf; }},
+        BadCase{"n is 16385", [](auto& p) { p.n = 16385; }},
+        BadCase{"n is 2147483647", [](auto& p) { p.n = 2147483647; }},
+        BadCase{"top_k", [](auto& p) { p.top_k = -2; }},
+        BadCase{"top_p", [](auto& p) { p.top_p = 0.0f; }},
+        BadCase{"top_p", [](auto& p) { p.top_p = 1.01f; }},
+        BadCase{"top_p", [](auto& p) { p.top_p = kNan; }},
+        BadCase{"min_p", [](auto& p) { p.min_p = -0.01f; }},
+        BadCase{"min_p", [](auto& p) { p.min_p = kNan; }},
+        BadCase{"repetition_penalty", [](auto& p) { p.repetition_penalty = 0.0f; }},
+        BadCase{"repetition_penalty", [](auto& p) { p.repetition_penalty = kInf; }},
+        BadCase{"presence_penalty", [](auto& p) { p.presence_penalty = 2.5f; }},
+        BadCase{"frequency_penalty", [](auto& p) { p.frequency_penalty = kNan; }},
+        BadCase{"logit_bias",
+                [](auto& p) {
+                  p.logit_bias = {{3, kNan}};
+                }},
+        BadCase{"logit_bias",
+                [](auto& p) {
+                  p.logit_bias = {{3, 1.0f}, {3, 2.0f}};
+                }},
+        BadCase{"allowed_token_ids", [](auto& p) { p.allowed_token_ids.emplace(); }},
+        BadCase{"bad_words", [](auto& p) { p.bad_words = {""}; }},
+        BadCase{"bad_words_ids", [](auto& p) { p.bad_words_ids = {{}}; }},
+        BadCase{"max_tokens", [](auto& p) { p.max_tokens = 0; }},
+        BadCase{"max_tokens", [](auto& p) { p.max_tokens = -4; }},
+        BadCase{"min_tokens", [](auto& p) { p.min_tokens = -1; }},
+        BadCase{
+            "min_tokens",
+            [](auto& p) {
+              p.max_tokens = 2;
+              p.min_tokens = 3;
+            }},
+        BadCase{"stop", [](auto& p) { p.stop = {""}; }},
+        BadCase{"seed", [](auto& p) { p.seed = -1; }}, BadCase{"n", [](auto& p) { p.n = 0; }},
+        BadCase{"logprobs", [](auto& p) { p.logprobs = -1; }},
+        BadCase{"prompt_logprobs", [](auto& p) { p.prompt_logprobs = -1; }}));
 
 TEST(SamplingParams, DefaultsAreValid) { EXPECT_TRUE(validate(SamplingParams{}).ok()); }
 

@@ -60,7 +60,6 @@ void EngineCore::submit(SequenceRequest request) {
   const SequenceId id = request.id;
   Status status = accept(std::move(request));
   if (status.ok()) return;
-  status = annotate(status, fmt::format("sequence {}", id));
   finish_unstarted(id, {.reason = FinishReason::kError, .error = std::move(status)});
 }
 

@@ -364,6 +364,18 @@ TEST(EngineCore, AScoredTokenThatCannotBeDrawnFailsAlone) {
   EXPECT_EQ(bench.sink.get(2).tokens.size(), 8u);
 }
 
+TEST(EngineCore, AnErrorReadsAlikeWhateverTheSequenceIsCalled) {
+  const Loaded loaded = load_checkpoint("table_nan");
+  const auto error_of = [&](SequenceId id, std::vector<int32_t> prompt) {
+    Bench bench(loaded);
+    return bench.run(make_request(id, std::move(prompt), 8)).finish->error;
+  };
+  for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{0, 1}, {}}) {
+    EXPECT_FALSE(error_of(1, prompt).ok());
+    EXPECT_EQ(error_of(1, prompt), error_of(77, prompt));
+  }
+}
+
 TEST(EngineCore, CancelEndsWithAbortWhereverTheSequenceIs) {
   const Loaded loaded = load_checkpoint("table_prefers_six");
   Bench bench(loaded, {.max_num_seqs = 1});

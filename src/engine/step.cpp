@@ -115,8 +115,7 @@ void EngineCore::emit_pending() {
 
 void EngineCore::apply(const WantedRow& row, SequenceEvent* event) {
   if (!row.status.ok()) {
-    const Status status =
-        annotate(row.status, fmt::format("sequence {}, position {}", event->id, row.position));
+    const Status status = annotate(row.status, fmt::format("position {}", row.position));
     event->finish = Finish{.reason = FinishReason::kError, .error = status};
     return;
   }

@@ -208,6 +208,18 @@ TEST_F(GenerationTest, ScoreSendsTheTokens) {
   EXPECT_THAT(message_of(generation->submit(score, {}).status()), HasSubstr("token_ids[1] is 200"));
 }
 
+TEST_F(GenerationTest, AScoreOfNoTokensIsEmptyAndReachesNoShard) {
+  const auto generation = start();
+  GenerationRequest score = request();
+  score.score_token_ids = std::vector<int32_t>();
+  const auto rollouts = roll(*generation, score, 1);
+  EXPECT_EQ(rollouts[0].finish.reason, FinishReason::kStop);
+  EXPECT_TRUE(rollouts[0].tokens.empty());
+  EXPECT_TRUE(state_->seen().empty());
+  score.prompt_token_ids = {1, 200};
+  EXPECT_FALSE(generation->submit(score, {}).ok());
+}
+
 TEST_F(GenerationTest, FB008_ADroppedLogprobRejectsTheSampleAndStopsIt) {
   state_->script = [](const SequenceRequest& request) -> EventBatch {
     return {{.id = request.id,

@@ -48,6 +48,22 @@ TEST(LineReader, LinesLongerThanTheBuffer) {
   EXPECT_EQ(lines[2].text, "z");
 }
 
+TEST(LineReader, AFileWithoutLineEndsEndsInAnError) {
+  auto reader = LineReader::open("/dev/zero");
+  const auto line = reader->next();
+  EXPECT_EQ(line.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(message_of(line.status()).find("/dev/zero line 1"), std::string::npos);
+}
+
+TEST(LineReader, CountsOnlyWhatCanBeReadTwice) {
+  const std::string path = testing::TempDir() + "/counted_" + std::to_string(::getpid());
+  std::ofstream(path) << "a\n \nb";
+  EXPECT_EQ(*count_lines(path), 2);
+  std::remove(path.c_str());
+  EXPECT_EQ(*count_lines("/dev/null"), std::nullopt);
+  EXPECT_FALSE(count_lines(path).ok());
+}
+
 TEST(LineReader, NoSuchFileAndFolders) {
   EXPECT_EQ(LineReader::open("/no/such").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(LineReader::open("/").status().code(), absl::StatusCode::kInvalidArgument);

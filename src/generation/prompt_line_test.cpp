@@ -95,6 +95,14 @@ TEST(PromptLine, BadJson) {
   EXPECT_THAT(error_of(R"({"prompt":"x","temperature":1e999})"), HasSubstr("no JSON"));
 }
 
+TEST(PromptLine, AKeyMetTwiceAtAnyDepthIsNamed) {
+  EXPECT_THAT(error_of(R"({"prompt":"x","logit_bias":{"1":2,"1":3}})"),
+              HasSubstr("key \"1\" is there twice"));
+  EXPECT_THAT(error_of(R"({"messages":[{"role":"user"},{"role":"a","x":{},"role":"b"}]})"),
+              HasSubstr("key \"role\" is there twice"));
+  EXPECT_TRUE(parse(R"({"messages":[{"role":"user"},{"role":"user","a":{"role":1}}]})").ok());
+}
+
 TEST(PromptLine, IdOfABadLine) {
   EXPECT_EQ(id_of_bad_line(R"({"id":"q","promt":"x"})", 3), "q");
   EXPECT_EQ(id_of_bad_line(R"({"id":"q")", 3), "3");

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import unittest
 from pathlib import Path
 
-from harness import CHECKPOINTS, CommandLineTest, Line
+from harness import CHECKPOINTS, TIMEOUT, CommandLineTest, Line, read_lines
 
 GOOD: Line = {"id": "good", "prompt_token_ids": [1, 2, 3], "max_tokens": 4, "ignore_eos": True}
 LAST: Line = {"id": "last", "prompt": "hello", "max_tokens": 4, "ignore_eos": True}
@@ -127,6 +129,10 @@ class BadLines(CommandLineTest):
         """Text that is too long has the same code."""
         self.assertEqual(self.error_of({"prompt": "x" * 500})["code"], "context_length_exceeded")
 
+    def test_samples_without_end(self) -> None:
+        """More samples than any machine has memory for fail alone."""
+        self.check({"prompt": "x", "n": 2147483647}, "n is 2147483647")
+
     def test_deep_nesting(self) -> None:
         """A line that would eat the stack."""
         self.check('{"messages": ' + "[" * 20000 + "]" * 20000 + "}", "nests")
@@ -216,6 +222,48 @@ class BadRuns(CommandLineTest):
         self.assert_one_error(result, 2, "out.jsonl", "--resume", "--overwrite")
         self.assertEqual((self.folder / "out.jsonl").read_bytes(), before)
         self.assertEqual(self.generate("llama_text", [GOOD], "--overwrite").code, 0)
+
+    def test_output_is_the_input(self) -> None:
+        """What is to be read is never destroyed, under whatever name."""
+        prompts = self.write_prompts([GOOD])
+        before = prompts.read_bytes()
+        link = self.folder / "link"
+        link.symlink_to(prompts)
+        model = ("--model", CHECKPOINTS / "llama_text")
+        for output in (prompts, link):
+            for option in ("--overwrite", "--resume"):
+                run = ("generate", *model, "--prompts", prompts, "--output", output, option)
+                self.refuse(2, ("--output", "--prompts"), *run)
+            self.refuse(
+                2, ("--output", "--input"), "score", *model, "--input", prompts, "--output", output, "--overwrite"
+            )
+        self.assertEqual(prompts.read_bytes(), before)
+
+    def test_pipe(self) -> None:
+        """A pipe can be read once; nothing of it is lost."""
+        line = json.dumps(GOOD) + "\n"
+        command = self.command(
+            *("generate", "--model", CHECKPOINTS / "llama_text", "--threads", 1),
+            *("--prompts", "/dev/stdin", "--output", self.folder / "piped"),
+        )
+        done = subprocess.run(command, input=line, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([one["id"] for one in read_lines(self.folder / "piped")], ["good"])
+
+    def test_file_without_line_ends(self) -> None:
+        """A file that never ends a line is refused before it eats the memory."""
+        model = CHECKPOINTS / "llama_text"
+        run = ("generate", "--model", model, "--prompts", "/dev/zero", "--output", self.folder / "o")
+        self.refuse(1, ("/dev/zero", "longer"), *run)
+
+    def test_prompt_that_is_no_text(self) -> None:
+        """Bytes on the command line that are no UTF-8."""
+        for extra in ((), ("--chat",)):
+            command = [*map(os.fsencode, self.command("generate", "--model", CHECKPOINTS / "llama_text", *extra))]
+            done = subprocess.run(
+                [*command, b"--prompt", b"a\xff"], capture_output=True, timeout=TIMEOUT, check=False
+            )
+            self.assertEqual((done.returncode, done.stderr), (1, b"rlgen: --prompt is not UTF-8 at byte 1\n"))
 
     def test_disk_full(self) -> None:
         """Writing fails: an error and exit code 1."""

@@ -88,6 +88,21 @@ class EqualBits(CommandLineTest):
         self.assertEqual(scored.lines, made.lines)
         self.assertIn("1 line copied", scored.stderr)
 
+    def test_score_of_a_full_context(self) -> None:
+        """A sample that had no room for a token scores as the empty list that it is."""
+        made = self.generate("llama_text", [{"prompt_token_ids": [1] * 128, "n": 2, "max_tokens": 3}])
+        self.assertEqual([line["token_ids"] for line in made.lines], [[], []])
+        scored = self.score("llama_text", self.folder / "out.jsonl")
+        self.assertEqual(scored.code, 0, scored.stderr)
+        self.assertEqual(scored.lines, made.lines)
+
+    def test_errors_do_not_depend_on_the_batch(self) -> None:
+        """A sample that fails while it runs fails with the same words, wherever it stands."""
+        bad = {"id": "bad", "prompt": "x", "allowed_token_ids": [5], "bad_words_ids": [[5, 5]], "max_tokens": 9}
+        alone = self.generate("llama_text", [bad], "--seed", 1)
+        late = self.generate("llama_text", [*MIXED[:5], bad], "--seed", 1, "--overwrite")
+        self.assertEqual(late.by_key()[("bad", 0)], alone.one())
+
     def test_score_overwrite(self) -> None:
         """An output that is there is replaced only when asked."""
         self.generate("llama_text", [*MIXED[:2]])

@@ -40,6 +40,13 @@ Status non_finite(std::string_view when) {
       "non-finite logits{}: the model's output has a NaN or an infinity; check the weights", when));
 }
 
+// Of a row that was finite before the request's own parameters.
+Status overflow() {
+  return absl::InvalidArgumentError(
+      "logit_bias, the penalties or the temperature made a logit larger than a float32 can be; "
+      "choose milder ones");
+}
+
 Penalties penalties_of(const SamplingParams& params) {
   return {params.repetition_penalty, params.presence_penalty, params.frequency_penalty};
 }
@@ -148,7 +155,8 @@ StatusOr<PreparedRow> prepare(const KernelTable& table, const SampleRow& row, bo
   float* p = weighed ? scratch->probabilities.data() : nullptr;
   double* blocks = weighed ? scratch->blocks.data() : nullptr;
   RowSums sums = table.row_sums(logits.data(), n, p, blocks);
-  if (sums.invalid) return non_finite(edited ? " after bias, penalties and temperature" : "");
+  if (sums.invalid && edited) return overflow();
+  if (sums.invalid) return non_finite("");
   if (sums.sum == 0.0) {
     return absl::FailedPreconditionError(
         "no token is left to draw: allowed_token_ids, bad words, min_tokens and logit_bias ban "

@@ -269,6 +269,19 @@ TEST(Sampler, FB015_NonFiniteLogitsFail) {
   }
 }
 
+TEST(Sampler, ParametersThatOverflowALogitAreToBlameAndNotTheWeights) {
+  for (const auto spoil : {+[](SamplingParams& p) { p.repetition_penalty = 1e-45f; },
+                           +[](SamplingParams& p) {
+                             p.logit_bias = {{0, 3e38f}, {1, 3e38f}};
+                           }}) {
+    Ask ask{.logits = {3e38f, 3e38f, 0.0f}, .params = seeded(), .prompt = {0}};
+    spoil(ask.params);
+    const auto record = sample(ask);
+    EXPECT_EQ(record.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(message_of(record.status()).find("penalties"), std::string::npos);
+  }
+}
+
 TEST(Sampler, FB025_BadWordsBanTheLastIdAfterTheOthers) {
   Ask ask{.logits = {0, 0, 0, 0, 0, 0, 9, 8}, .params = seeded()};
   ask.params.bad_words_ids = {{5, 6}, {7}};

@@ -85,6 +85,11 @@ const json* ConfigReader::raw(const std::string& key) { return find(key); }
 
 bool ConfigReader::has(const std::string& key) { return find(key) != nullptr; }
 
+bool ConfigReader::mentions(const std::string& key) {
+  read_.insert(key);
+  return root_.is_object() && root_.contains(key);
+}
+
 void ConfigReader::expected(const std::string& key, const json& value, std::string_view what) {
   fail(absl::InvalidArgumentError(
       fmt::format("{}: {} is {}, expected {}", file_, key, show_json(value), what)));

@@ -23,7 +23,7 @@ struct Bounds {
 
 // Typed access to a config.json that remembers which keys were asked for, so that finish() can
 // refuse the ones that nobody understood. Keys are dotted paths ("rope_scaling.factor"). A key
-// whose value is null counts as absent, as in Transformers.
+// whose value is null counts as absent, as in Transformers; mentions() tells the two apart.
 //
 // The first error sticks: it is kept and returned by status() and finish(); a getter that fails
 // returns a harmless value within its bounds, so a family may read everything first and check once.
@@ -44,6 +44,8 @@ class ConfigReader {
 
   // True when the key is there and not null. Counts as reading it.
   bool has(const std::string& key);
+  // True when the file has the key at its top, be it with null. Counts as reading it.
+  bool mentions(const std::string& key);
 
   int32_t integer(const std::string& key, Bounds<int32_t> bounds);  // required
   int32_t integer_or(const std::string& key, int32_t otherwise, Bounds<int32_t> bounds);

@@ -122,6 +122,7 @@ TEST(Mistral, WindowHoldsForAllLayersOrNone) {
   EXPECT_EQ(windows(accept(config_of("mistral"))), (std::vector<int>{20, 20}));
   const json off = with(config_of("mistral"), {{"sliding_window", nullptr}});
   EXPECT_EQ(windows(accept(off)), (std::vector<int>{0, 0}));
+  EXPECT_EQ(windows(accept(without(off, "sliding_window"))), (std::vector<int>{4096, 4096}));
   EXPECT_THAT(wrong(with(off, {{"sliding_window", 0}})), HasSubstr("sliding_window is 0"));
   EXPECT_THAT(wrong(without(off, "num_key_value_heads")),
               HasSubstr("num_key_value_heads is missing"));
@@ -143,6 +144,7 @@ TEST(Qwen2, FB165_WindowOnlyWhereSwitchedOn) {
   const json on = with(config, {{"use_sliding_window", true}});
   EXPECT_EQ(windows(accept(on)), (std::vector<int>{0, 8}));
   EXPECT_EQ(windows(accept(with(on, {{"sliding_window", nullptr}}))), (std::vector<int>{0, 0}));
+  EXPECT_EQ(windows(accept(without(on, "sliding_window"))), (std::vector<int>{0, 4096}));
   const json listed = with(on, {{"layer_types", {"sliding_attention", "full_attention"}}});
   EXPECT_EQ(windows(accept(listed)), (std::vector<int>{8, 0}));
   EXPECT_THAT(wrong(with(listed, {{"use_sliding_window", false}})),
@@ -160,6 +162,8 @@ TEST(Qwen3, NormsQueriesAndKeysAndHasItsOwnHeadSize) {
   EXPECT_EQ(spec.head_dim, 24);
   EXPECT_EQ(accept(without(config, "head_dim")).head_dim, 128);
   EXPECT_TRUE(accept(with(config, {{"attention_bias", true}})).output_bias);
+  const json windowed = with(config, {{"use_sliding_window", true}, {"max_window_layers", 0}});
+  EXPECT_EQ(windows(accept(without(windowed, "sliding_window")))[0], 4096);
 }
 
 TEST(Smollm3, LayersWithoutRotaryEmbedding) {

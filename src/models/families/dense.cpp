@@ -65,8 +65,9 @@ FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults) {
   return result;
 }
 
-int32_t read_window(ConfigReader& config) {
-  return config.integer_or("sliding_window", 0, {1, kMaxContext});
+int32_t read_window(ConfigReader& config, int32_t absent) {
+  const std::string key = "sliding_window";
+  return config.mentions(key) ? config.integer_or(key, 0, {1, kMaxContext}) : absent;
 }
 
 void read_layer_types(ConfigReader& config, int32_t window,

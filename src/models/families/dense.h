@@ -21,8 +21,11 @@ struct DenseDefaults {
 // full attention. Biases and query and key norms are left off.
 FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults);
 
-// `sliding_window` in keys, 0 when it is null or absent.
-int32_t read_window(ConfigReader& config);
+// `sliding_window` in keys: 0 when it is null, `absent` when the file does not mention it.
+int32_t read_window(ConfigReader& config, int32_t absent);
+
+// What Transformers takes for Mistral, Qwen2 and Qwen3 where the file mentions no window.
+inline constexpr int32_t kUsualWindow = 4096;
 
 // Gives `window` to every layer that `layer_types` calls "sliding_attention" and 0 to those it
 // calls "full_attention"; where the key is absent, to the layers that `slides` picks. A list of

@@ -9,7 +9,7 @@ FamilyConfig read_qwen3(ConfigReader& config) {
   DecoderSpec& spec = result.spec;
   spec.qk_norm = true;
   spec.qkv_bias = spec.output_bias = config.flag_or("attention_bias", false);
-  const int32_t given = read_window(config);
+  const int32_t given = read_window(config, kUsualWindow);
   const int32_t window = config.flag_or("use_sliding_window", false) ? given : 0;
   const int32_t first = config.integer_or("max_window_layers", 28, {0, kMaxContext});
   read_layer_types(

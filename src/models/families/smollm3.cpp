@@ -35,7 +35,7 @@ FamilyConfig read_smollm3(ConfigReader& config) {
   spec.qkv_bias = spec.output_bias = config.flag_or("attention_bias", false);
   spec.mlp_bias = config.flag_or("mlp_bias", false);
   read_rotary_layers(config, &spec);
-  const int32_t given = read_window(config);
+  const int32_t given = read_window(config, 0);
   const int32_t window = config.flag_or("use_sliding_window", false) ? given : 0;
   config.has("max_window_layers");  // written by its exporter; no layer depends on it
   const auto slides = [&](int32_t layer) { return !spec.layer[size_t(layer)].rotary; };

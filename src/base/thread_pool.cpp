@@ -7,6 +7,7 @@
 #include <chrono>
 #include <limits>
 #include <optional>
+#include <system_error>
 
 #include "base/cpu.h"
 
@@ -46,8 +47,12 @@ bool spin_until(Ready ready) {
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads) : spin_(num_threads <= usable_cpus()) {
-  for (int thread = 1; thread < num_threads; ++thread) {
-    workers_.emplace_back([this, thread] { work(thread); });
+  try {
+    for (int thread = 1; thread < num_threads; ++thread) {
+      workers_.emplace_back([this, thread] { work(thread); });
+    }
+  } catch (const std::system_error&) {
+    // The system gives no more threads; num_threads() says how many there are.
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/say.h"
 #include "generation/seeds.h"
 
 namespace rlgen::cli {
@@ -35,8 +36,8 @@ Status FileRun::open_files() {
   if (!options_.resume) return absl::OkStatus();
   RLGEN_ASSIGN_OR_RETURN(finished_, generation::FinishedWork::read(*output_));
   failed_ = finished_.failed();
-  fmt::print(stderr, "resuming: {} rollouts are there{}\n", finished_.rollouts(),
-             output_->torn_bytes() > 0 ? ", a torn last line was dropped" : "");
+  say("resuming: {} rollouts are there{}\n", finished_.rollouts(),
+      output_->torn_bytes() > 0 ? ", a torn last line was dropped" : "");
   return absl::OkStatus();
 }
 
@@ -61,7 +62,7 @@ Status FileRun::fail_prompt(const std::string& id, int64_t line, const Status& w
   if (finished_.has_failed_prompt(line)) return absl::OkStatus();
   ++failed_;
   progress_.clear();
-  fmt::print(stderr, "{} line {}: {}\n", options_.prompts, line + 1, message_of(why));
+  say("{} line {}: {}\n", options_.prompts, line + 1, message_of(why));
   return write(
       generation::write_failed_prompt({.id = id, .input_line = line, .error = why}, facts_));
 }
@@ -120,8 +121,7 @@ Status FileRun::accept(const Rollout& finished) {
   if (rollout.finish.reason == FinishReason::kError) {
     ++failed_;
     progress_.clear();
-    fmt::print(stderr, "id {} sample {}: {}\n", rollout.id, rollout.sample,
-               message_of(rollout.finish.error));
+    say("id {} sample {}: {}\n", rollout.id, rollout.sample, message_of(rollout.finish.error));
   }
   if (options_.table) rows_.push_back(table_row(rollout));
   return absl::OkStatus();
@@ -140,13 +140,13 @@ void FileRun::show_progress(const generation::BatchProgress&) {
 
 void FileRun::print_summary(const Status& end) const {
   const double time = seconds();
-  fmt::print(stderr, "{}{} rollouts, {} tokens in {:.1f} s, {:.0f} tok/s, run seed {}\n",
-             end.ok() ? "" : "stopped: ", made_, tokens_, time,
-             time > 0.0 ? static_cast<double>(tokens_) / time : 0.0, facts_.seed);
+  say("{}{} rollouts, {} tokens in {:.1f} s, {:.0f} tok/s, run seed {}\n",
+      end.ok() ? "" : "stopped: ", made_, tokens_, time,
+      time > 0.0 ? static_cast<double>(tokens_) / time : 0.0, facts_.seed);
   if (finished_.rollouts() > 0) {
-    fmt::print(stderr, "{} rollouts were there before\n", finished_.rollouts());
+    say("{} rollouts were there before\n", finished_.rollouts());
   }
-  if (failed_ > 0) fmt::print(stderr, "{} failed\n", counted(failed_, "line"));
+  if (failed_ > 0) say("{} failed\n", counted(failed_, "line"));
 }
 
 StatusOr<int> FileRun::run() {
@@ -166,7 +166,7 @@ StatusOr<int> FileRun::run() {
   progress_.clear();
   print_summary(end);
   if (const auto signal = interrupts_.poll(); !end.ok() && signal) {
-    fmt::print(stderr, "interrupted; --resume goes on\n");
+    say("interrupted; --resume goes on\n");
     return Interrupts::exit_code(*signal);
   }
   RLGEN_RETURN_IF_ERROR(end);

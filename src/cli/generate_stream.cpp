@@ -10,6 +10,7 @@
 
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 
 namespace rlgen::cli {
 namespace {
@@ -135,10 +136,10 @@ class Stream {
       tokens += sample.tokens;
       sum += sample.logprob_sum;
     }
-    fmt::print(stderr, "{} tokens, {}, log-probability {:.3f}, {:.0f} tok/s, seed {}\n", tokens,
-               samples_.size() == 1 ? std::string(finish_reason_name(finish_.reason))
-                                    : fmt::format("{} samples", samples_.size()),
-               sum, seconds_ > 0.0 ? static_cast<double>(tokens) / seconds_ : 0.0, seed_);
+    say("{} tokens, {}, log-probability {:.3f}, {:.0f} tok/s, seed {}\n", tokens,
+        samples_.size() == 1 ? std::string(finish_reason_name(finish_.reason))
+                             : fmt::format("{} samples", samples_.size()),
+        sum, seconds_ > 0.0 ? static_cast<double>(tokens) / seconds_ : 0.0, seed_);
   }
 
   Session& session_;

@@ -10,6 +10,7 @@ Interrupts::Interrupts() {
   sigaddset(&held_, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &held_, &before_);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then an error of the write
 }
 
 Interrupts::~Interrupts() { let_through(); }

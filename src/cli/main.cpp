@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/say.h"
 
 namespace rlgen::cli {
 namespace {
@@ -25,7 +27,7 @@ StatusOr<int> run(const Command& command) {
 }
 
 int report(const Status& error, int code) {
-  fmt::print(stderr, "rlgen: {}\n", message_of(error));
+  say("rlgen: {}\n", message_of(error));
   return code;
 }
 
@@ -40,6 +42,15 @@ int run_arguments(const std::vector<std::string>& arguments) {
   if (code.ok()) return *code;
   const bool usage = code.status().code() == absl::StatusCode::kAlreadyExists;
   return report(code.status(), usage ? kExitUsage : kExitFailed);
+}
+
+// A stream that was closed by the caller would leave its number to the next file that is opened,
+// and what is said would land in the rollouts. Writing to standard output stays an error.
+void hold_standard_streams() {
+  for (const int stream : {0, 1, 2}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", stream == 2 ? O_WRONLY : O_RDONLY) != stream) return;
+  }
 }
 
 // Printing throws where standard output cannot be written; some of it only shows at the flush.
@@ -57,5 +68,6 @@ int main_of(const std::vector<std::string>& arguments) {
 }  // namespace rlgen::cli
 
 int main(int argc, char** argv) {
+  rlgen::cli::hold_standard_streams();
   return rlgen::cli::main_of(std::vector<std::string>(argv + 1, argv + argc));
 }

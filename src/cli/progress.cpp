@@ -56,18 +56,22 @@ void Progress::show(const ProgressNumbers& numbers) {
   if (now - last_ < (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kNextLine))) return;
   last_ = now;
   if (!terminal_) {
-    fmt::print(stream_, "{}\n", progress_text(numbers));
+    write(progress_text(numbers) + "\n");
     return;
   }
-  fmt::print(stream_, "\r\x1b[K{}", progress_bar(numbers, kBarWidth));
-  std::fflush(stream_);
+  write("\r\x1b[K" + progress_bar(numbers, kBarWidth));
   drawn_ = true;
+}
+
+// What cannot be written is let go, as in say().
+void Progress::write(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream_);
+  std::fflush(stream_);
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  fmt::print(stream_, "\r\x1b[K");
-  std::fflush(stream_);
+  write("\r\x1b[K");
   drawn_ = false;
 }
 

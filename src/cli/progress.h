@@ -46,6 +46,8 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void write(const std::string& text);
+
   std::FILE* stream_;
   bool terminal_;
   Clock::time_point last_;

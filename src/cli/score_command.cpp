@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/interrupts.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/session.h"
 #include "contract/rollout_sink.h"
 #include "generation/batch_run.h"
@@ -125,7 +126,7 @@ class ScoreRun final : private RolloutSink {
     ++failed_;
     Pending& pending = pending_[tag];
     progress_.clear();
-    fmt::print(stderr, "{} line {}: {}\n", options_.input, pending.number + 1, message_of(why));
+    say("{} line {}: {}\n", options_.input, pending.number + 1, message_of(why));
     ordered_json object = std::move(pending.object);
     if (!object.is_object()) object = {{"input_line", pending.number}};
     object.erase("logprobs");
@@ -161,11 +162,10 @@ class ScoreRun final : private RolloutSink {
   }
 
   void print_summary(const Status& end) const {
-    fmt::print(stderr, "{}{} lines scored, {} tokens in {:.1f} s\n",
-               end.ok() ? "" : "stopped: ", scored_, tokens_, seconds());
-    if (copied_ > 0)
-      fmt::print(stderr, "{} copied as it came, with its error\n", counted(copied_, "line"));
-    if (failed_ > 0) fmt::print(stderr, "{} failed\n", counted(failed_, "line"));
+    say("{}{} lines scored, {} tokens in {:.1f} s\n", end.ok() ? "" : "stopped: ", scored_, tokens_,
+        seconds());
+    if (copied_ > 0) say("{} copied as it came, with its error\n", counted(copied_, "line"));
+    if (failed_ > 0) say("{} failed\n", counted(failed_, "line"));
   }
 
   const ScoreOptions& options_;

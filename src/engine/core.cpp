@@ -44,8 +44,11 @@ StatusOr<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& op
   RLGEN_RETURN_IF_ERROR(check_options(options, parts.decoder->spec));
   RLGEN_ASSIGN_OR_RETURN(BlockAllocator allocator,
                          BlockAllocator::create(parts.kv_memory, parts.kv_layout));
-  return std::unique_ptr<EngineCore>(
-      new EngineCore(options, std::move(parts), std::move(allocator)));
+  std::unique_ptr<EngineCore> core(new EngineCore(options, std::move(parts), std::move(allocator)));
+  const int threads = core->pool_.num_threads();
+  if (threads == options.num_threads) return core;
+  return absl::ResourceExhaustedError(fmt::format(
+      "num_threads is {}; the system lets this process start {}", options.num_threads, threads));
 }
 
 EngineCore::EngineCore(const EngineOptions& options, EngineParts parts, BlockAllocator allocator)

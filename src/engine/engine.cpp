@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
 #include <utility>
 
 namespace rlgen::engine {
@@ -30,7 +31,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, E
   parts.sink = engine.get();
   RLGEN_ASSIGN_OR_RETURN(engine->core_, EngineCore::create(options, std::move(parts)));
   engine->publish();
-  engine->thread_ = std::jthread([raw = engine.get()] { raw->run(); });
+  try {
+    engine->thread_ = std::jthread([raw = engine.get()] { raw->run(); });
+  } catch (const std::system_error&) {
+    return absl::ResourceExhaustedError("the system lets this process start no more threads");
+  }
   return engine;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import unittest
@@ -264,6 +265,42 @@ class BadRuns(CommandLineTest):
                 [*command, b"--prompt", b"a\xff"], capture_output=True, timeout=TIMEOUT, check=False
             )
             self.assertEqual((done.returncode, done.stderr), (1, b"rlgen: --prompt is not UTF-8 at byte 1\n"))
+
+    def run_in_shell(self, prompts: Path, redirection: str, before: str = "") -> int:
+        """Rolls the prompts out into the file out, with the streams that the shell leaves open."""
+        command = self.command(
+            *("generate", "--model", CHECKPOINTS / "llama_text", "--threads", 1, "--prompts", prompts),
+            *("--output", self.folder / "out", "--overwrite", "--seed", 1),
+        )
+        text = f"{before} {shlex.join(command)} {redirection}"
+        return subprocess.run(["bash", "-c", text], capture_output=True, timeout=TIMEOUT, check=False).returncode
+
+    def test_streams_that_are_closed_or_full(self) -> None:
+        """Whatever becomes of standard error, the rollouts are whole and nothing else is among them."""
+        prompts = self.write_prompts([GOOD, {"prompt": ""}, LAST])
+        for redirection in ("2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-", "2>/dev/full", "2> >(exit)"):
+            with self.subTest(redirection=redirection):
+                self.assertEqual(self.run_in_shell(prompts, redirection), 1)
+                lines = read_lines(self.folder / "out")
+                self.assertEqual(sorted(line["id"] for line in lines), ["1", "good", "last"])
+
+    def test_file_size_limit(self) -> None:
+        """A file at the limit of its size is an error like a full disk: whole lines stay."""
+        prompts = self.write_prompts([GOOD | {"id": str(i)} for i in range(9)])
+        self.assertEqual(self.run_in_shell(prompts, "", "ulimit -f 4;"), 1)
+        self.assertGreater(len(read_lines(self.folder / "out")), 1)
+
+    def test_too_many_threads(self) -> None:
+        """Threads that the system does not give are an error, no crash."""
+        prompts = self.write_prompts([GOOD])
+        command = self.command(
+            *("generate", "--model", CHECKPOINTS / "llama_text", "--threads", 1000, "--prompts", prompts),
+            *("--output", self.folder / "out"),
+        )
+        limited = ["bash", "-c", f"ulimit -v 1000000; {shlex.join(command)}"]
+        done = subprocess.run(limited, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("num_threads is 1000", done.stderr)
 
     def test_disk_full(self) -> None:
         """Writing fails: an error and exit code 1."""

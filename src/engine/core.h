@@ -39,8 +39,8 @@ struct EngineParts {
 // The engine without its thread: queue, step and weights, all on the caller's thread.
 class EngineCore {
  public:
-  // kInvalidArgument names an option and its range; kResourceExhausted where the system does not give
-  // that many threads.
+  // kInvalidArgument names an option and its range; kResourceExhausted where the system does not
+  // give that many threads.
   static StatusOr<std::unique_ptr<EngineCore>> create(const EngineOptions& options,
                                                       EngineParts parts);
 

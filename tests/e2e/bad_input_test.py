@@ -261,9 +261,7 @@ class BadRuns(CommandLineTest):
         """Bytes on the command line that are no UTF-8."""
         for extra in ((), ("--chat",)):
             command = [*map(os.fsencode, self.command("generate", "--model", CHECKPOINTS / "llama_text", *extra))]
-            done = subprocess.run(
-                [*command, b"--prompt", b"a\xff"], capture_output=True, timeout=TIMEOUT, check=False
-            )
+            done = subprocess.run([*command, b"--prompt", b"a\xff"], capture_output=True, timeout=TIMEOUT, check=False)
             self.assertEqual((done.returncode, done.stderr), (1, b"rlgen: --prompt is not UTF-8 at byte 1\n"))
 
     def run_in_shell(self, prompts: Path, redirection: str, before: str = "") -> int:

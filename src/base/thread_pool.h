@@ -19,8 +19,8 @@ class ThreadPool {
  public:
   using Task = absl::FunctionRef<void(std::int64_t task, int thread)>;
 
-  // `num_threads` below 1 counts as 1. Where the system gives fewer threads, the pool has fewer, and
-  // num_threads() tells.
+  // `num_threads` below 1 counts as 1. Where the system gives fewer threads, the pool has fewer,
+  // and num_threads() tells.
   explicit ThreadPool(int num_threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -91,7 +91,8 @@ class ScoreRun final : private RolloutSink {
       return none;
     }
     pending.object = *std::move(object);
-    if (pending.object.contains("error")) {
+    if (const auto error = pending.object.find("error");
+        error != pending.object.end() && !error->is_null()) {
       ++copied_;
       RLGEN_RETURN_IF_ERROR(finish(tag, line.text));
       return none;

@@ -158,6 +158,10 @@ TEST(RolloutLine, ScoreNamesWhatIsMissing) {
               HasSubstr("top_p"));
   EXPECT_THAT(error_of(R"({"prompt_token_ids":[1],"token_ids":[2],"logprobs_mode":"x"})"),
               HasSubstr("logprobs_mode"));
+  for (const std::string sample : {"-1", "2147483647", "4294967296", "1.5", "null"}) {
+    EXPECT_THAT(error_of(R"({"prompt_token_ids":[1],"token_ids":[2],"sample":)" + sample + "}"),
+                HasSubstr("sample is " + sample));
+  }
 }
 
 TEST(RolloutLine, ScoredLineKeepsOtherKeysAndTheirOrder) {

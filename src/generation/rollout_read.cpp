@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int32_t kMostSample = std::numeric_limits<int32_t>::max() - 1;
+
 Status missing(std::string_view key) {
   return absl::InvalidArgumentError(fmt::format("key \"{}\" is missing", key));
 }
@@ -97,6 +99,9 @@ StatusOr<StoredLine> read_stored(std::string_view text) {
   }
   int64_t sample = 0;
   RLGEN_RETURN_IF_ERROR(read(object, "sample", &sample));
+  if (sample < 0 || sample > kMostSample) {
+    return wrong("sample", object.at("sample"), "a whole number from 0, below n");
+  }
   line.sample = static_cast<int32_t>(sample);
   RLGEN_RETURN_IF_ERROR(read(object, "prompt_token_ids", &line.prompt_token_ids));
   RLGEN_RETURN_IF_ERROR(read_sampling(object, &line.sampling));
@@ -122,7 +127,8 @@ StatusOr<ScoreLine> read_score_line(const ordered_json& object) {
     line.id = id->is_string() ? id->get<std::string>() : to_json_text(*id);
   }
   if (const auto sample = object.find("sample"); sample != object.end()) {
-    if (!sample->is_number_unsigned()) return wrong("sample", *sample, "a whole number");
+    const bool fits = sample->is_number_unsigned() && sample->get<uint64_t>() <= kMostSample;
+    if (!fits) return wrong("sample", *sample, "a whole number from 0, below n");
     line.sample = sample->get<int32_t>();
   }
   RLGEN_RETURN_IF_ERROR(read(object, "prompt_token_ids", &line.prompt_token_ids));

@@ -88,6 +88,13 @@ class EqualBits(CommandLineTest):
         self.assertEqual(scored.lines, made.lines)
         self.assertIn("1 line copied", scored.stderr)
 
+    def test_score_of_a_line_whose_error_is_null(self) -> None:
+        """Null is no error: the line is scored, not copied."""
+        source = self.folder / "lines.jsonl"
+        source.write_text(json.dumps({"prompt_token_ids": [1, 2], "token_ids": [3], "error": None}) + "\n")
+        line = self.score("llama_text", source).one()
+        self.assertEqual(len(line["logprobs"]), 1)
+
     def test_score_of_a_full_context(self) -> None:
         """A sample that had no room for a token scores as the empty list that it is."""
         made = self.generate("llama_text", [{"prompt_token_ids": [1] * 128, "n": 2, "max_tokens": 3}])

@@ -242,9 +242,9 @@ Status score_token(const KernelTable& table, const SampleRow& row, int32_t token
   }
   if (!can_be_drawn(prepared, token)) {
     return absl::InvalidArgumentError(
-        fmt::format("token {} at position {} has no log-probability: the sampling parameters "
-                    "exclude it; score it with those it was drawn with",
-                    token, row.position));
+        fmt::format("token {} has no log-probability: the sampling parameters exclude it; score it "
+                    "with those it was drawn with",
+                    token));
   }
   return fill_record(prepared, token, row.params->logprobs, record);
 }

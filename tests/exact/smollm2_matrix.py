@@ -115,7 +115,7 @@ class Matrix:
         """Prints a row, and keeps a fault where a line is missing, surplus or other."""
         keys = expected.keys() | found.keys()
         other = sorted(key for key in keys if expected.get(key) != found.get(key))
-        row = f"{title:64} {len(keys) - len(other):3} of {len(keys):3} equal  {time.monotonic() - start:6.1f} s"
+        row = f"{title:72} {len(keys) - len(other):3} of {len(keys):3} equal  {time.monotonic() - start:6.1f} s"
         print(row, flush=True)
         if other:
             a, b = expected.get(other[0]) or {}, found.get(other[0]) or {}

@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 DEMO_MODEL := models/SmolLM2-135M-Instruct
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test test-slow bench check format clean
+.PHONY: help setup configure build command demo test test-slow bench check format clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F '|' '{printf "  make %-10s  %s\n", $$1, $$2}'
@@ -24,7 +24,10 @@ configure: setup
 build: configure  ## build the release
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build  ## roll out completions from a real model and print them
+command: configure  ## build the command alone, without the tests
+	@cmake --build --preset release -j $(JOBS) --target rlgen
+
+demo: command  ## roll out completions from a real model and print them
 	@$(PYTHON) tools/fetch_demo_model.py
 	@mkdir -p out
 	@$(BIN)/rlgen generate --model $(DEMO_MODEL) --prompts examples/prompts/demo.jsonl \
@@ -44,7 +47,7 @@ test-slow: build  ## run the slow tests too (torch parity, the demo model, emula
 	@ctest --preset release
 	@ctest --preset slow
 
-bench: build  ## measure the machine and the demo model on it
+bench: command  ## measure the machine and the demo model on it
 	@$(PYTHON) tools/fetch_demo_model.py
 	@$(BIN)/rlgen bench --model $(DEMO_MODEL)
 

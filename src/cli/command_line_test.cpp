@@ -95,6 +95,7 @@ TEST(CommandLine, EverySamplingOptionIsTaken) {
   const SamplingParams sampling = sampling_of(
       "--n 4 --temperature 0.5 --top-p 0.9 --top-k 20 --min-p 0.1 --repetition-penalty 1.1 "
       "--presence-penalty 0.2 --frequency-penalty 0.3 --max-tokens 9 --min-tokens 3 --stop ab cd "
+      "--output-prefix-len 4 "
       "--stop-token-ids 5 6 --include-stop-str-in-output --ignore-eos --bad-words xy --logprobs 2 "
       "--prompt-logprobs 1 --logprobs-mode tempered");
   EXPECT_EQ(sampling.n, 4);
@@ -107,6 +108,7 @@ TEST(CommandLine, EverySamplingOptionIsTaken) {
   EXPECT_EQ(sampling.frequency_penalty, 0.3f);
   EXPECT_EQ(sampling.max_tokens, 9);
   EXPECT_EQ(sampling.min_tokens, 3);
+  EXPECT_EQ(sampling.output_prefix_len, 4);
   EXPECT_EQ(sampling.stop, (std::vector<std::string>{"ab", "cd"}));
   EXPECT_EQ(sampling.stop_token_ids, (std::vector<int32_t>{5, 6}));
   EXPECT_TRUE(sampling.include_stop_str_in_output);
@@ -130,6 +132,7 @@ TEST(CommandLine, NoSamplingOptionIsAcceptedAndIgnored) {
                                                           {"--frequency-penalty", "1"},
                                                           {"--max-tokens", "9"},
                                                           {"--min-tokens", "9"},
+                                                          {"--output-prefix-len", "2"},
                                                           {"--stop", "x"},
                                                           {"--stop-token-ids", "7"},
                                                           {"--include-stop-str-in-output", ""},

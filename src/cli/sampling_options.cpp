@@ -31,6 +31,8 @@ constexpr std::array kOptions = {
                    "tokens to generate at most (256)"},
     SamplingOption{"--min-tokens", "min_tokens", SamplingKind::kNumber,
                    "nothing stops before that many tokens (0)"},
+    SamplingOption{"--output-prefix-len", "output_prefix_len", SamplingKind::kNumber,
+                   "that many last ids of each prompt are earlier output (0)"},
     SamplingOption{"--stop", "stop", SamplingKind::kTextList, "texts that end the output"},
     SamplingOption{"--stop-token-ids", "stop_token_ids", SamplingKind::kIdList,
                    "token ids that end the output"},

@@ -19,14 +19,13 @@ struct SequenceRequest {
 
   std::vector<int32_t> prompt_token_ids;
   // Earlier output of this sequence, delivered before (by this or another shard). Generation
-  // continues after it with the same draws; max_tokens and min_tokens count it.
+  // continues after it with the same draws; max_tokens and min_tokens count it. What
+  // sampling.output_prefix_len names stands before it, as part of the prompt.
   std::vector<int32_t> output_token_ids;
-  // That many trailing ids of prompt_token_ids are earlier output too (a caller that sends prompt
-  // plus partial output as one prompt): for penalties, min_tokens, max_tokens and bad words.
-  int32_t output_prefix_len = 0;
 
   // True: no token is made. The events carry the log-probabilities of output_token_ids under
-  // `sampling`, by the same function that generation uses.
+  // `sampling`, by the same function that generation uses. There may be none where prompt
+  // log-probabilities are wanted.
   bool score_only = false;
 
   SamplingParams sampling;  // seed set, bad_words already turned into bad_words_ids

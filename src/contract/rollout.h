@@ -32,9 +32,12 @@ struct Rollout {
   SamplingParams sampling;  // all parameters in force, seed included
   std::string numerics;
 
-  // Ended by a length limit. A prompt that leaves no room for one token counts as not truncated;
-  // `finish.context_full` tells.
-  bool truncated() const { return finish.reason == FinishReason::kLength && !tokens.empty(); }
+  // Ended by a length limit. A prompt without earlier output that leaves no room for one token
+  // counts as not truncated; `finish.context_full` tells.
+  bool truncated() const {
+    const bool any_output = !tokens.empty() || sampling.output_prefix_len > 0;
+    return finish.reason == FinishReason::kLength && any_output;
+  }
   std::vector<VersionSpan> version_spans() const;
 };
 

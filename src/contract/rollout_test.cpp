@@ -25,6 +25,10 @@ TEST(Rollout, FB035_TruncatedMeansALengthLimitWithTokens) {
   EXPECT_TRUE(rollout.truncated());
   rollout.finish.reason = FinishReason::kStop;
   EXPECT_FALSE(rollout.truncated());
+  Rollout continued;
+  continued.finish.reason = FinishReason::kLength;
+  continued.sampling.output_prefix_len = 2;
+  EXPECT_TRUE(continued.truncated());
 }
 
 TEST(NumericsId, SaysEveryPart) {

@@ -225,6 +225,7 @@ constexpr std::array kEntries = {
     plain<&P::include_stop_str_in_output>("include_stop_str_in_output"),
     plain<&P::ignore_eos>("ignore_eos"),
     plain<&P::skip_special_tokens>("skip_special_tokens"),
+    plain<&P::output_prefix_len>("output_prefix_len"),
     plain<&P::seed>("seed"),
     plain<&P::n>("n"),
     Entry{"logprobs_mode", [](const Field& f, P* p) { return read_mode(f, &p->logprobs_mode); },

@@ -37,6 +37,7 @@ TEST(SamplingJson, EveryFieldRoundTrips) {
   params.include_stop_str_in_output = true;
   params.ignore_eos = true;
   params.skip_special_tokens = false;
+  params.output_prefix_len = 6;
   params.seed = 9223372036854775807;
   params.n = 3;
   params.logprobs_mode = LogprobsMode::kTempered;

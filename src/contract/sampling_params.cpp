@@ -52,6 +52,9 @@ Status validate_counts(const SamplingParams& params) {
     return bad("min_tokens", params.min_tokens,
                fmt::format("at most max_tokens, which is {}", *params.max_tokens));
   }
+  if (params.output_prefix_len < 0) {
+    return bad("output_prefix_len", params.output_prefix_len, "at least 0");
+  }
   if (params.seed && *params.seed < 0) return bad("seed", *params.seed, "at least 0");
   if (params.n < 1 || params.n > kMaxSamples) {
     return bad("n", params.n, fmt::format("from 1 to {}", kMaxSamples));
@@ -143,6 +146,12 @@ Status validate(const SamplingParams& params) {
   RLGEN_RETURN_IF_ERROR(validate_counts(params));
   RLGEN_RETURN_IF_ERROR(validate_bias(params));
   return validate_sets(params);
+}
+
+Status validate_output_prefix(const SamplingParams& params, size_t prompt_len) {
+  if (static_cast<size_t>(params.output_prefix_len) <= prompt_len) return absl::OkStatus();
+  return bad("output_prefix_len", params.output_prefix_len,
+             fmt::format("at most {}, the tokens of the prompt", prompt_len));
 }
 
 Status validate_token_ids(const SamplingParams& params, int32_t vocab_size) {

@@ -49,6 +49,11 @@ struct SamplingParams {
   bool ignore_eos = false;                  // the model's end-of-sequence ids do not stop
   bool skip_special_tokens = true;          // text only
 
+  // That many trailing prompt ids are earlier output (prompt and partial output sent as one
+  // prompt): for penalties, bad words, min_tokens, max_tokens and stop strings. At most the
+  // prompt's length.
+  int32_t output_prefix_len = 0;
+
   std::optional<int64_t> seed;  // >= 0; one is drawn and returned when unset
   int32_t n = 1;                // samples of one prompt
 
@@ -64,6 +69,9 @@ struct SamplingParams {
 
 // Checks every field on its own. kInvalidArgument names the field and the value.
 Status validate(const SamplingParams& params);
+
+// kInvalidArgument, with both numbers, where output_prefix_len is more than `prompt_len`.
+Status validate_output_prefix(const SamplingParams& params, size_t prompt_len);
 
 // Checks every token id named in `params` against ids 0 .. vocab_size - 1.
 Status validate_token_ids(const SamplingParams& params, int32_t vocab_size);

@@ -80,10 +80,13 @@ Status EngineCore::accept(SequenceRequest request) {
     if (parts_.watchers) {
       RLGEN_ASSIGN_OR_RETURN(sequence->watcher, parts_.watchers(kept));
     }
-    if (auto finish = stop_before_start(options_.limits, *sequence)) {
+  }
+  if (auto finish = stop_before_start(options_.limits, *sequence)) {
+    if (sequence->next_prompt == sequence->prompt_len) {
       finish_unstarted(kept.id, *std::move(finish));
       return absl::OkStatus();
     }
+    sequence->ending = std::move(finish);
   }
   RLGEN_RETURN_IF_ERROR(scheduler_.check_fits(sequence->token_limit));
   sequence->arrival = arrivals_++;

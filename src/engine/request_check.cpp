@@ -22,9 +22,12 @@ Status check_context(const SequenceRequest& request, int32_t max_model_len) {
   const size_t prompt = request.prompt_token_ids.size();
   const size_t output = request.output_token_ids.size();
   const auto limit = size_t(max_model_len);
-  // A new token needs a position of its own; earlier output may fill the context to the end.
-  const bool fits = request.score_only || output > 0 ? prompt + output <= limit : prompt < limit;
-  if (fits && prompt < limit) return absl::OkStatus();
+  // A new token needs a position of its own; earlier output, and a prompt whose log-probabilities
+  // are wanted, may fill the context to the end.
+  const SamplingParams& sampling = request.sampling;
+  const bool needs_no_token = request.score_only || output > 0 || sampling.output_prefix_len > 0 ||
+                              sampling.prompt_logprobs.has_value();
+  if (prompt + output <= (needs_no_token ? limit : limit - 1)) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "context_length_exceeded: prompt_token_ids has {} ids and output_token_ids {}, and "
       "max_model_len is {} with room for at least one token of output",
@@ -35,6 +38,8 @@ Status check_sampling(const SequenceRequest& request, int32_t vocab_size) {
   const SamplingParams& sampling = request.sampling;
   RLGEN_RETURN_IF_ERROR(annotate(validate(sampling), "sampling"));
   RLGEN_RETURN_IF_ERROR(annotate(validate_token_ids(sampling, vocab_size), "sampling"));
+  RLGEN_RETURN_IF_ERROR(
+      annotate(validate_output_prefix(sampling, request.prompt_token_ids.size()), "sampling"));
   if (!sampling.bad_words.empty() && sampling.bad_words_ids.empty()) {
     return absl::InvalidArgumentError(
         "sampling.bad_words is text; a shard takes sampling.bad_words_ids");
@@ -51,12 +56,6 @@ Status check_request(const SequenceRequest& request, const RequestLimits& limits
   }
   RLGEN_RETURN_IF_ERROR(check_ids("prompt_token_ids", request.prompt_token_ids, limits.vocab_size));
   RLGEN_RETURN_IF_ERROR(check_ids("output_token_ids", request.output_token_ids, limits.vocab_size));
-  if (request.output_prefix_len < 0 ||
-      size_t(request.output_prefix_len) > request.prompt_token_ids.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("output_prefix_len is {} and the prompt has {} ids", request.output_prefix_len,
-                    request.prompt_token_ids.size()));
-  }
   if (request.sample_index < 0) {
     return absl::InvalidArgumentError(
         fmt::format("sample_index is {}; it counts from 0", request.sample_index));
@@ -65,10 +64,10 @@ Status check_request(const SequenceRequest& request, const RequestLimits& limits
     return absl::UnimplementedError(fmt::format(
         "adapter_slot is {}; this engine serves no adapters, use -1", request.adapter_slot));
   }
-  if (request.score_only && request.output_token_ids.empty()) {
+  RLGEN_RETURN_IF_ERROR(check_sampling(request, limits.vocab_size));
+  if (request.score_only && request.output_token_ids.empty() && !request.sampling.prompt_logprobs) {
     return absl::InvalidArgumentError("output_token_ids is empty; there is nothing to score");
   }
-  RLGEN_RETURN_IF_ERROR(check_sampling(request, limits.vocab_size));
   return check_context(request, limits.max_model_len);
 }
 
@@ -83,10 +82,11 @@ std::vector<int32_t> stop_ids_of(const SamplingParams& sampling, const RequestLi
 }
 
 int32_t token_limit_of(const Sequence& sequence, const RequestLimits& limits) {
-  if (sequence.request.score_only) return int32_t(sequence.tokens.size());
+  const auto given = int32_t(sequence.tokens.size());
+  if (sequence.request.score_only) return given;
   if (!sequence.request.sampling.max_tokens) return limits.max_model_len;
   const int64_t wanted = int64_t(sequence.output_begin()) + *sequence.request.sampling.max_tokens;
-  return int32_t(std::min<int64_t>(wanted, limits.max_model_len));
+  return std::max(given, int32_t(std::min<int64_t>(wanted, limits.max_model_len)));
 }
 
 }  // namespace

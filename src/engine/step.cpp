@@ -90,7 +90,7 @@ void EngineCore::emit(const Plan& plan) {
     Sequence* sequence = planned.sequence;
     const bool output_row = planned.wanted > 0 && sequence->remaining() == planned.rows &&
                             int32_t(sequence->tokens.size()) > sequence->prompt_len;
-    prompt_tokens_ += planned.rows - (output_row && !sequence->request.score_only ? 1 : 0);
+    prompt_tokens_ += planned.rows - (output_row && sequence->makes_tokens() ? 1 : 0);
     scheduler_.advance(sequence, planned.rows);
     SequenceEvent event;
     event.id = sequence->request.id;
@@ -130,6 +130,7 @@ void EngineCore::apply_prompt(const WantedRow& row, SequenceEvent* event) {
   sequence->next_prompt = row.position + 1;
   if (sequence->next_prompt == sequence->prompt_len) {
     event->prompt = std::exchange(sequence->prompt_records, {});
+    event->finish = sequence->ending;
   }
 }
 

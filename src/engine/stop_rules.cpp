@@ -41,6 +41,10 @@ std::optional<Finish> stop_at_length(const RequestLimits& limits, const Sequence
 }
 
 std::optional<Finish> stop_before_start(const RequestLimits& limits, const Sequence& sequence) {
+  if (sequence.request.score_only) {
+    const bool nothing = sequence.request.output_token_ids.empty();
+    return nothing ? std::optional(Finish{.reason = FinishReason::kStop}) : std::nullopt;
+  }
   for (int32_t i = sequence.output_begin(); i < int32_t(sequence.tokens.size()); ++i) {
     if (auto finish = stop_at_token(limits, sequence, i)) return finish;
   }

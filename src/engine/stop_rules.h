@@ -17,7 +17,8 @@ std::optional<Finish> stop_at_token(const RequestLimits& limits, const Sequence&
 // Whether no further token may come: max_tokens reached, or the context is full.
 std::optional<Finish> stop_at_length(const RequestLimits& limits, const Sequence& sequence);
 
-// What stops a sequence before its first step: a stop within the earlier output, or its length.
+// What stops a sequence before its first step: a stop within the earlier output, or its length; for
+// scoring, that there is no output to score.
 std::optional<Finish> stop_before_start(const RequestLimits& limits, const Sequence& sequence);
 
 }  // namespace rlgen::engine

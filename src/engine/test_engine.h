@@ -262,4 +262,36 @@ inline void expect_same_bits(const Outcome& a, const Outcome& b) {
   EXPECT_EQ(digest_of_outcome(a), digest_of_outcome(b));
 }
 
+// Says "x" once a sequence of tokens has come; stands for stop strings.
+class SequenceWatcher final : public TokenWatcher {
+ public:
+  SequenceWatcher(std::vector<int32_t> sought, std::string name)
+      : sought_(std::move(sought)), name_(std::move(name)) {}
+  std::optional<std::string> on_token(int32_t token, bool counts) override {
+    seen_.push_back(token);
+    const bool ends = seen_.size() >= sought_.size() &&
+                      std::equal(sought_.rbegin(), sought_.rend(), seen_.rbegin());
+    if (ends && counts) return name_;
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<int32_t> sought_;
+  std::vector<int32_t> seen_;
+  std::string name_;
+};
+
+// A request's stop string "5,6" stands for those tokens.
+inline TokenWatcherFactory fake_watchers() {
+  return [](const SequenceRequest& request) -> StatusOr<std::unique_ptr<TokenWatcher>> {
+    if (request.sampling.stop.empty()) return nullptr;
+    if (request.sampling.stop[0] == "bad") return absl::InvalidArgumentError("sampling.stop: bad");
+    std::vector<int32_t> ids;
+    for (const char c : request.sampling.stop[0]) {
+      if (c != ',') ids.push_back(c - '0');
+    }
+    return std::make_unique<SequenceWatcher>(ids, request.sampling.stop[0]);
+  };
+}
+
 }  // namespace rlgen::engine::testing

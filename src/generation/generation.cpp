@@ -89,15 +89,13 @@ Status Generation::complete(GenerationRequest* request) const {
     return absl::InvalidArgumentError("the prompt is empty; it must have at least one token");
   }
   RLGEN_RETURN_IF_ERROR(check_ids("prompt_token_ids", request->prompt_token_ids, info_.vocab_size));
+  RLGEN_RETURN_IF_ERROR(validate_output_prefix(sampling, request->prompt_token_ids.size()));
   auto length = static_cast<int64_t>(request->prompt_token_ids.size());
   if (request->score_token_ids) {
     RLGEN_RETURN_IF_ERROR(check_ids("token_ids", *request->score_token_ids, info_.vocab_size));
     length += static_cast<int64_t>(request->score_token_ids->size());
   }
-  const bool too_long = length > info_.max_model_len;
-  if (too_long || (no_room(*request) && sampling.prompt_logprobs)) {
-    return context_length_exceeded(length, info_.max_model_len);
-  }
+  if (length > info_.max_model_len) return context_length_exceeded(length, info_.max_model_len);
   if (!sampling.seed) sampling.seed = draw_seed();
   return absl::OkStatus();
 }
@@ -119,7 +117,6 @@ std::vector<SequenceRequest> Generation::open_sequences(
   for (const int32_t sample : samples) {
     SequenceRequest sequence{.id = next_id_++, .group = group, .sample_index = sample};
     sequence.prompt_token_ids = request.prompt_token_ids;
-    sequence.output_prefix_len = request.output_prefix_len;
     sequence.sampling = request.sampling;
     sequence.sampling.bad_words.clear();
     sequence.cache_salt = request.cache_salt;
@@ -153,14 +150,17 @@ void Generation::drop(std::span<const SequenceRequest> requests) {
   }
 }
 
-bool Generation::no_room(const GenerationRequest& request) const {
-  return !request.score_token_ids &&
-         static_cast<int64_t>(request.prompt_token_ids.size()) == info_.max_model_len;
-}
-
-bool Generation::nothing_to_score(const GenerationRequest& request) {
-  return request.score_token_ids && request.score_token_ids->empty() &&
-         !request.sampling.prompt_logprobs;
+// How a request ends that no shard is needed for.
+std::optional<Finish> Generation::nothing_to_do(const GenerationRequest& request) const {
+  const SamplingParams& sampling = request.sampling;
+  if (sampling.prompt_logprobs) return std::nullopt;
+  if (request.score_token_ids) {
+    if (!request.score_token_ids->empty()) return std::nullopt;
+    return Finish{.reason = FinishReason::kStop};
+  }
+  const auto length = static_cast<int64_t>(request.prompt_token_ids.size());
+  if (length < info_.max_model_len || sampling.output_prefix_len > 0) return std::nullopt;
+  return Finish{.reason = FinishReason::kLength, .context_full = true};
 }
 
 void Generation::end_at_once(std::span<const SequenceRequest> requests, const Finish& finish) {
@@ -179,12 +179,8 @@ StatusOr<std::vector<SequenceId>> Generation::submit(GenerationRequest request,
       open_sequences(request, std::make_shared<const RequestObserver>(std::move(observer)), &shard);
   std::vector<SequenceId> ids;
   for (const SequenceRequest& sequence : requests) ids.push_back(sequence.id);
-  if (no_room(request)) {
-    end_at_once(requests, {.reason = FinishReason::kLength, .context_full = true});
-    return ids;
-  }
-  if (nothing_to_score(request)) {
-    end_at_once(requests, {.reason = FinishReason::kStop});
+  if (const auto finish = nothing_to_do(request)) {
+    end_at_once(requests, *finish);
     return ids;
   }
   const Status status = shards_[shard].client->submit(requests);

@@ -43,7 +43,6 @@ struct GenerationRequest {
   std::vector<int32_t> samples;  // which of 0 .. n-1 to make; empty: all
   // When set, no token is made: these are scored, as the one sample named by `samples` (or 0).
   std::optional<std::vector<int32_t>> score_token_ids;
-  int32_t output_prefix_len = 0;  // see SequenceRequest
   std::string cache_salt;
   int32_t priority = 0;
   int64_t tag = 0;  // the caller's own, not looked at
@@ -80,9 +79,9 @@ class Generation final : private EventSink {
 
   // Completes the request and gives its samples to one shard as a group. Returns the ids of the
   // sequences. Errors: those of complete(), kUnavailable when the shard is gone; then the observer
-  // is never called. A prompt that fills the context leaves nothing to do: its samples end with
-  // finish reason "length", no token and context_full, before this returns. So does a score of no
-  // tokens, with "stop".
+  // is never called. A prompt that fills the context has samples without a token, with finish
+  // reason "length" and context_full; a score of no tokens ends with "stop". Where no prompt
+  // log-probabilities are wanted and no earlier output is there, this is so before submit returns.
   StatusOr<std::vector<SequenceId>> submit(GenerationRequest request, RequestObserver observer);
 
   // Ends the sequences with "abort"; each still gives its rollout. Ids not in flight are ignored.
@@ -125,8 +124,7 @@ class Generation final : private EventSink {
       const GenerationRequest& request, const std::shared_ptr<const RequestObserver>& observer,
       size_t* shard);
   void drop(std::span<const SequenceRequest> requests);
-  bool no_room(const GenerationRequest& request) const;
-  static bool nothing_to_score(const GenerationRequest& request);
+  std::optional<Finish> nothing_to_do(const GenerationRequest& request) const;
   void end_at_once(std::span<const SequenceRequest> requests, const Finish& finish);
   void on_events(EventBatch events) override;
   void take(SequenceEvent event, std::vector<News>* news,

@@ -6,9 +6,8 @@
 #include <future>
 #include <limits>
 
-#include "generation/batch_run.h"
 #include "generation/error_code.h"
-#include "generation/fake_shard.h"
+#include "generation/generation_fixture.h"
 
 namespace rlgen::generation {
 namespace {
@@ -16,61 +15,6 @@ namespace {
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// Two tokens, 100 + sample and 3, and the end.
-EventBatch two_tokens(const SequenceRequest& request) {
-  return {{.id = request.id, .tokens = {{.token = 100 + request.sample_index, .logprob = -1.0f}}},
-          {.id = request.id,
-           .tokens = {{.token = 3, .logprob = -0.5f}},
-           .finish = Finish{.reason = FinishReason::kStop, .stop_reason = 3}}};
-}
-
-class GenerationTest : public testing::Test {
- protected:
-  static std::shared_ptr<FakeShardState> make_state() {
-    auto state = std::make_shared<FakeShardState>();
-    state->info.vocab_size = 200;
-    state->info.max_model_len = 16;
-    state->info.numerics.model_digest = "d";
-    state->script = two_tokens;
-    return state;
-  }
-
-  std::unique_ptr<Generation> start(GenerationOptions options = {}) {
-    FakeLauncher launcher({state_});
-    auto generation = Generation::start(launcher, {ShardSpec{}}, std::move(options));
-    EXPECT_TRUE(generation.ok()) << generation.status();
-    return *std::move(generation);
-  }
-
-  static GenerationRequest request(SamplingParams sampling = {}) {
-    GenerationRequest request{.id = "p", .prompt_token_ids = {1, 2}};
-    request.sampling = std::move(sampling);
-    return request;
-  }
-
-  // Submits and waits for `count` rollouts.
-  static std::vector<Rollout> roll(Generation& generation, GenerationRequest request,
-                                   size_t count) {
-    struct Shared {
-      std::mutex mutex;
-      std::vector<Rollout> rollouts;
-      std::promise<void> done;
-    };
-    auto shared = std::make_shared<Shared>();
-    const auto ids = generation.submit(
-        std::move(request), {.on_tokens = {}, .on_rollout = [shared, count](Rollout rollout) {
-                               const std::lock_guard lock(shared->mutex);
-                               shared->rollouts.push_back(std::move(rollout));
-                               if (shared->rollouts.size() == count) shared->done.set_value();
-                             }});
-    EXPECT_TRUE(ids.ok()) << ids.status();
-    EXPECT_EQ(shared->done.get_future().wait_for(seconds(20)), std::future_status::ready);
-    return shared->rollouts;
-  }
-
-  std::shared_ptr<FakeShardState> state_ = make_state();
-};
 
 TEST_F(GenerationTest, SamplesAreAGroupOfOneShard) {
   const auto generation = start();
@@ -184,8 +128,42 @@ TEST_F(GenerationTest, FB037_APromptThatFillsTheContextEndsWithoutATokenAndIsMar
   EXPECT_TRUE(rollouts[1].tokens.empty());
   EXPECT_FALSE(rollouts[1].truncated());
   EXPECT_TRUE(state_->seen().empty());
-  full.sampling.prompt_logprobs = 0;
-  EXPECT_EQ(error_code(generation->submit(full, {}).status()), "context_length_exceeded");
+}
+
+// Prompt records as they are asked for, and the end of a prompt that fills the context.
+EventBatch full_context(const SequenceRequest& request) {
+  SequenceEvent event{.id = request.id,
+                      .finish = Finish{.reason = FinishReason::kLength, .context_full = true}};
+  for (size_t i = 1; i < request.prompt_token_ids.size(); ++i) {
+    event.prompt.push_back({.token = request.prompt_token_ids[i], .logprob = -1.0f});
+  }
+  return {event};
+}
+
+TEST_F(GenerationTest, APromptThatFillsTheContextHasItsLogprobs) {
+  state_->script = full_context;
+  const auto generation = start();
+  GenerationRequest full = request({.prompt_logprobs = 0});
+  full.prompt_token_ids.assign(16, 1);
+  const auto rollouts = roll(*generation, full, 1);
+  EXPECT_EQ(rollouts[0].prompt.size(), 15u);
+  EXPECT_TRUE(rollouts[0].finish.context_full);
+  EXPECT_FALSE(rollouts[0].truncated());
+}
+
+TEST_F(GenerationTest, EarlierOutputIsSentAsSuch) {
+  const auto generation = start();
+  GenerationRequest again = request({.max_tokens = 3, .output_prefix_len = 2});
+  EXPECT_EQ(roll(*generation, again, 1)[0].finish.reason, FinishReason::kError);
+  again.sampling.max_tokens = 4;
+  EXPECT_EQ(roll(*generation, again, 1)[0].tokens.size(), 2u);
+  EXPECT_EQ(state_->seen()[1].sampling.output_prefix_len, 2);
+  again.prompt_token_ids.assign(16, 1);
+  roll(*generation, again, 1);
+  EXPECT_EQ(state_->seen().size(), 3u);
+  again.sampling.output_prefix_len = 17;
+  EXPECT_THAT(message_of(generation->submit(again, {}).status()),
+              HasSubstr("output_prefix_len is 17; it must be at most 16"));
 }
 
 TEST_F(GenerationTest, ScoreSendsTheTokens) {
@@ -320,96 +298,6 @@ TEST_F(GenerationTest, ShardsShareTheLoadAndMustAgree) {
   FakeLauncher second({make_state(), different});
   EXPECT_EQ(Generation::start(second, {ShardSpec{}, ShardSpec{}}, {}).status().code(),
             absl::StatusCode::kFailedPrecondition);
-}
-
-class ListSink final : public RolloutSink {
- public:
-  Status accept(const Rollout& rollout) override {
-    if (static_cast<int64_t>(rollouts.size()) >= room) return absl::ResourceExhaustedError("full");
-    rollouts.push_back(rollout);
-    return absl::OkStatus();
-  }
-  std::vector<Rollout> rollouts;
-  int64_t room = 1 << 30;
-};
-
-class BatchRun : public GenerationTest {
- protected:
-  // A job of `count` requests; odd ones are bad when `with_bad`.
-  BatchJob job(int64_t count, bool with_bad = false) {
-    BatchJob job;
-    job.next = [this, count, with_bad]() -> StatusOr<std::optional<GenerationRequest>> {
-      if (given_ == count) return std::optional<GenerationRequest>();
-      GenerationRequest next = request({.n = 2});
-      next.id = std::to_string(given_++);
-      if (with_bad && given_ % 2 == 0) next.prompt_token_ids.clear();
-      return std::optional<GenerationRequest>(std::move(next));
-    };
-    job.rejected = [this](const GenerationRequest& bad, const Status&) {
-      rejected_.push_back(bad.id);
-      return absl::OkStatus();
-    };
-    job.sink = &sink_;
-    job.max_in_flight = 6;
-    return job;
-  }
-
-  int64_t given_ = 0;
-  std::vector<std::string> rejected_;
-  ListSink sink_;
-};
-
-TEST_F(BatchRun, EveryRequestOnce) {
-  const auto generation = start();
-  BatchProgress last;
-  BatchJob all = job(50);
-  all.progress = [&](const BatchProgress& progress) {
-    EXPECT_LE(progress.in_flight, 7);
-    last = progress;
-  };
-  EXPECT_TRUE(run_batch(*generation, all).ok());
-  EXPECT_EQ(sink_.rollouts.size(), 100u);
-  EXPECT_EQ(last.rollouts, 100);
-  EXPECT_EQ(last.tokens, 200);
-  std::set<std::pair<std::string, int32_t>> keys;
-  for (const Rollout& rollout : sink_.rollouts) keys.emplace(rollout.id, rollout.sample);
-  EXPECT_EQ(keys.size(), 100u);
-}
-
-TEST_F(BatchRun, FB041_FB045_BadRequestsDoNotHurtTheRest) {
-  const auto generation = start();
-  EXPECT_TRUE(run_batch(*generation, job(10, true)).ok());
-  EXPECT_EQ(sink_.rollouts.size(), 10u);
-  EXPECT_EQ(rejected_.size(), 5u);
-}
-
-TEST_F(BatchRun, AFullSinkEndsTheRunAndCancelsTheRest) {
-  const auto generation = start();
-  sink_.room = 5;
-  EXPECT_EQ(run_batch(*generation, job(50)).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(sink_.rollouts.size(), 5u);
-}
-
-TEST_F(BatchRun, AnInterruptLeavesNoAbortedRollouts) {
-  state_->script = [](const SequenceRequest& request) {
-    return request.id <= 4 ? two_tokens(request) : EventBatch{};
-  };
-  const auto generation = start();
-  BatchJob stopped = job(50);
-  stopped.interrupted = [&] { return sink_.rollouts.size() >= 4; };
-  EXPECT_EQ(run_batch(*generation, stopped).code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(sink_.rollouts.size(), 4u);
-  for (const Rollout& rollout : sink_.rollouts) {
-    EXPECT_EQ(rollout.finish.reason, FinishReason::kStop);
-  }
-}
-
-TEST_F(BatchRun, ADeadShardEndsTheRun) {
-  state_->script = nullptr;
-  state_->health.serving = false;
-  const auto generation = start();
-  EXPECT_EQ(run_batch(*generation, job(5)).code(), absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(sink_.rollouts.empty());
 }
 
 }  // namespace

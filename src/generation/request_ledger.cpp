@@ -70,9 +70,12 @@ Status RequestLedger::check(const Entry& entry, const SequenceEvent& event) {
                                       asked.sampling.prompt_logprobs.value_or(0)));
   if (asked.score_only) {
     RLGEN_RETURN_IF_ERROR(check_scored(asked, event.tokens, done));
-  } else if (asked.sampling.max_tokens && total > static_cast<size_t>(*asked.sampling.max_tokens)) {
-    return broken(
-        fmt::format("{} tokens came, max_tokens is {}", total, *asked.sampling.max_tokens));
+  } else if (asked.sampling.max_tokens && !event.tokens.empty()) {
+    const size_t output = total + static_cast<size_t>(asked.sampling.output_prefix_len);
+    if (output > static_cast<size_t>(*asked.sampling.max_tokens)) {
+      return broken(
+          fmt::format("{} tokens came, max_tokens is {}", output, *asked.sampling.max_tokens));
+    }
   }
   if (!event.finish || event.finish->reason == FinishReason::kError ||
       event.finish->reason == FinishReason::kAbort) {

@@ -174,7 +174,7 @@ TEST(StopWatcher, AContinuedSequenceIsFedItsEarlierOutput) {
   SequenceRequest request = request_with({"ab"});
   const auto fresh = *factory(request);
   EXPECT_EQ(fresh->on_token('b', true), std::nullopt);
-  request.output_prefix_len = 1;
+  request.sampling.output_prefix_len = 1;
   const auto continued = *factory(request);
   EXPECT_EQ(continued->on_token('a', true), std::nullopt);
   EXPECT_EQ(continued->on_token('b', true), "ab");

@@ -22,7 +22,7 @@ TokenWatcherFactory stop_watcher_factory(std::shared_ptr<const Tokenizer> tokeni
     RLGEN_ASSIGN_OR_RETURN(auto stops, StopStrings::make(request.sampling.stop, *tokenizer));
     StopScanner scanner(tokenizer, stops, request.sampling.skip_special_tokens);
     const auto size = static_cast<int32_t>(request.prompt_token_ids.size());
-    const int32_t output = std::clamp(request.output_prefix_len, 0, size);
+    const int32_t output = std::clamp(request.sampling.output_prefix_len, 0, size);
     scanner.follow(
         std::span(request.prompt_token_ids).first(static_cast<std::size_t>(size - output)));
     return std::make_unique<StopWatcher>(std::move(scanner), std::move(stops));

@@ -13,8 +13,16 @@ StatusOr<TextAssembler> TextAssembler::make(std::shared_ptr<const Tokenizer> tok
                                             std::span<const int32_t> prompt) {
   RLGEN_ASSIGN_OR_RETURN(auto stops, StopStrings::make(sampling.stop, *tokenizer));
   TextAssembler made(std::move(tokenizer), std::move(stops), sampling);
-  made.scanner_.follow(prompt);
+  const auto earlier =
+      std::min(prompt.size(), static_cast<std::size_t>(sampling.output_prefix_len));
+  made.scanner_.follow(prompt.first(prompt.size() - earlier));
+  made.continue_after(prompt.last(earlier));
   return made;
+}
+
+void TextAssembler::continue_after(std::span<const int32_t> earlier) {
+  for (const int32_t id : earlier) scanner_.push(id, /*counts=*/true, visible_);
+  earlier_ = given_ = visible_.size();
 }
 
 TextAssembler::TextAssembler(std::shared_ptr<const Tokenizer> tokenizer,
@@ -60,12 +68,12 @@ void TextAssembler::cut_at(const std::string& stop) {
   const bool ours = match_ && stops_->text(match_->index) == stop;
   std::size_t begin = ours ? match_->begin : visible_.rfind(stop);
   if (begin == std::string::npos) return;
-  begin = std::max(begin, given_);
+  const std::size_t kept = std::max(begin, given_);
   if (!include_stop_) {
-    visible_.resize(std::min(begin, visible_.size()));
+    visible_.resize(std::min(kept, visible_.size()));
   } else if (ours && skip_special_tokens_ && stops_->has_special(match_->index)) {
-    visible_.resize(std::min(begin, visible_.size()));
-    visible_ += stop;
+    visible_.resize(std::min(kept, visible_.size()));
+    visible_ += stop.substr(std::min(kept - begin, stop.size()));
   }
 }
 

@@ -27,11 +27,15 @@ namespace rlgen::text {
 //   anything else                 the text of all ids; an open character becomes U+FFFD
 // Token ids are never cut: they stay what was drawn.
 //
+// Of a continued sequence (output_prefix_len) it gives what the new tokens add: the text of the
+// whole output without that of the earlier ids. A stop string may begin in the earlier ids.
+//
 // Not thread-safe.
 class TextAssembler {
  public:
-  // Uses stop, include_stop_str_in_output and skip_special_tokens of `sampling`. `prompt` is what
-  // stands before the output; it may be empty. Errors: those of StopStrings::make.
+  // Uses stop, include_stop_str_in_output, skip_special_tokens and output_prefix_len of `sampling`.
+  // `prompt` is what stands before the new tokens, earlier output included; it may be empty.
+  // Errors: those of StopStrings::make.
   static StatusOr<TextAssembler> make(std::shared_ptr<const Tokenizer> tokenizer,
                                       const SamplingParams& sampling,
                                       std::span<const int32_t> prompt);
@@ -41,11 +45,14 @@ class TextAssembler {
   std::string take(std::span<const int32_t> ids, const std::optional<Finish>& finish);
 
   // Everything given so far; after the finish the whole text.
-  std::string_view text() const { return std::string_view(visible_).substr(0, given_); }
+  std::string_view text() const {
+    return std::string_view(visible_).substr(earlier_, given_ - earlier_);
+  }
 
  private:
   TextAssembler(std::shared_ptr<const Tokenizer> tokenizer,
                 std::shared_ptr<const StopStrings> stops, const SamplingParams& sampling);
+  void continue_after(std::span<const int32_t> earlier);
   void take_stop_token(int32_t id, bool named);
   void cut_at(const std::string& stop);
   std::string give(std::size_t end);
@@ -56,7 +63,8 @@ class TextAssembler {
   bool skip_special_tokens_;
   StopScanner scanner_;
   std::optional<StopMatch> match_;  // of the last token
-  std::string visible_;
+  std::string visible_;             // of the earlier ids, then of the new ones
+  std::size_t earlier_ = 0;         // bytes of the first part
   std::size_t given_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "text/detokenizer.h"
 #include "text/stop_watcher.h"
 #include "text/test_tokenizers.h"
 
@@ -161,6 +162,41 @@ RC_GTEST_PROP(TextAssemblerProperty, EventsDoNotMatter, ()) {
   } else {
     RC_ASSERT(text.find(std::get<std::string>(finish.stop_reason)) == std::string::npos);
   }
+}
+
+// A sequence that is continued after any of its ids gives what those ids did not give yet.
+RC_GTEST_PROP(TextAssemblerProperty, AContinuedSequenceGivesTheRest, ()) {
+  const auto tokenizer = test::byte_level();
+  Setup setup{.stop = {"lol", "<|end|>o", "e.", "o<|end|>"},
+              .include = *rc::gen::arbitrary<bool>(),
+              .skip = *rc::gen::arbitrary<bool>()};
+  SequenceRequest request;
+  request.sampling = sampling(setup);
+  const auto watcher = *stop_watcher_factory(tokenizer)(request);
+  const auto drawn = *rc::gen::nonEmpty(rc::gen::container<Ids>(
+      rc::gen::element<int32_t>('h', 'e', 'l', 'o', '.', 0xE4, 256, 257, 259, 260, 300, 301)));
+  Ids ids;
+  Finish finish = by_length();
+  for (int32_t id : drawn) {
+    ids.push_back(id);
+    if (auto stop = watcher->on_token(id, true)) {
+      finish = by_string(*stop);
+      break;
+    }
+  }
+  const std::string text = whole(setup, ids, finish);
+  const auto cut = *rc::gen::inRange<std::size_t>(0, ids.size());
+  std::string earlier;
+  Detokenizer detokenizer(tokenizer, setup.skip);
+  for (std::size_t i = 0; i < cut; ++i) detokenizer.push(ids[i], earlier);
+
+  SamplingParams continued = sampling(setup);
+  continued.output_prefix_len = static_cast<int32_t>(cut);
+  Ids prompt = {'x'};
+  prompt.insert(prompt.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(cut));
+  TextAssembler made = *TextAssembler::make(tokenizer, continued, prompt);
+  made.take(std::span(ids).subspan(cut), finish);
+  RC_ASSERT(made.text() == text.substr(std::min(earlier.size(), text.size())));
 }
 
 }  // namespace

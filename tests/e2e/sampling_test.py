@@ -131,6 +131,24 @@ class Sampling(CommandLineTest):
         line = self.roll(DESCENDING, "--max-model-len", 64, prompt_token_ids=[0] * 64, max_tokens=5)
         self.assertEqual((line["token_ids"], line["truncated"], line["context_full"]), ([], False, True))
 
+    def test_a_full_context_has_its_prompt_logprobs(self) -> None:
+        """The values of a prompt do not need room for a token behind it; nor does a score."""
+        prompt = [0, 1, 2, 3] * 4
+        options = ("--max-model-len", 16)
+        room = self.roll(DESCENDING, prompt_token_ids=prompt, prompt_logprobs=1, max_tokens=3)
+        full = self.roll(DESCENDING, *options, prompt_token_ids=prompt, prompt_logprobs=1, max_tokens=3)
+        self.assertEqual((full["token_ids"], full["finish_reason"], full["context_full"]), ([], "length", True))
+        for key in ("prompt_logprobs", "prompt_top_logprobs"):
+            self.assertEqual(full[key], room[key])
+        parts: list[Line | str | bytes] = [
+            {"prompt_token_ids": prompt[:cut], "token_ids": prompt[cut:], "sampling": {"prompt_logprobs": 0}}
+            for cut in (1, 9, 16)
+        ]
+        scored = self.score(DESCENDING, self.write_prompts(parts), *options)
+        self.assertEqual(scored.code, 0, scored.stderr)
+        for line in scored.lines:
+            self.assertEqual(line["prompt_logprobs"] + line["logprobs"], full["prompt_logprobs"])
+
     def test_fb047_first_token_is_the_end(self) -> None:
         """One id and finish stop, for one sample and for several."""
         result = self.generate("table_eager_eos", [{"prompt_token_ids": [0], "temperature": 0, "n": 3}])

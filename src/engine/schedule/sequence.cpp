@@ -6,7 +6,7 @@ bool Sequence::wants(int32_t row) const {
   const int32_t position = row + 1;
   if (position < prompt_len) return position >= next_prompt;
   if (request.score_only) return position >= next_score;
-  return position == int32_t(tokens.size());
+  return makes_tokens() && position == int32_t(tokens.size());
 }
 
 int32_t Sequence::first_wanted() const {

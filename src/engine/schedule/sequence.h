@@ -48,6 +48,9 @@ struct Sequence {
 
   int32_t next_prompt = 0;  // next prompt position without a record; prompt_len when none is wanted
   int32_t next_score = 0;   // scoring: next output position without a record
+  // Set where no token may come, but prompt records are wanted: how it ends once they are made.
+  std::optional<Finish> ending;
+
   SamplingParams prompt_sampling;           // what prompt records are made with
   std::vector<TokenRecord> prompt_records;  // made, not yet delivered
   std::vector<int32_t> stop_ids;            // ascending; what min_tokens holds back
@@ -55,8 +58,10 @@ struct Sequence {
 
   // Rows that must have gone through the model before the sequence can go on.
   int32_t target() const {
+  bool makes_tokens() const { return !request.score_only && !ending; }
+
     const auto size = int32_t(tokens.size());
-    return request.score_only ? size - 1 : size;
+    return makes_tokens() ? size : size - 1;
   }
   int32_t remaining() const { return target() - computed; }
 
@@ -68,7 +73,7 @@ struct Sequence {
   int32_t rows_within(int32_t rows, int32_t cap, int32_t* wanted) const;
 
   // Ids that count as output: the output prefix inside the prompt and everything after.
-  int32_t output_begin() const { return prompt_len - request.output_prefix_len; }
+  int32_t output_begin() const { return prompt_len - request.sampling.output_prefix_len; }
   int32_t output_len() const { return int32_t(tokens.size()) - output_begin(); }
 
   // Lower runs first.

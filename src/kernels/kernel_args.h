@@ -107,7 +107,8 @@ struct KernelTable {
   // Rotates pairs (i, i + rotary/2) of the first 2 * half elements of x in place.
   void (*rope)(float* x, int64_t half, const float* cos, const float* sin);
 
-  // Writes one key row and one value row of one KV head at slot `slot` of its block memory.
+  // Writes one key row and one value row of one KV head at slot `slot` of its block memory. A null
+  // one is left as it is.
   void (*store_kv)(const KvLayout& layout, std::byte* head, int32_t slot, const float* key,
                    const float* value);
   // Scratch floats that one attention call needs for `rows` query rows.

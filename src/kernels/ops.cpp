@@ -1,6 +1,7 @@
 #include "kernels/ops.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 namespace rlgen::kernels {
@@ -8,18 +9,23 @@ namespace {
 
 // What a run on the pool must be worth: waking a thread costs a few microseconds.
 constexpr int64_t kSplitNanoseconds = 3000;
-// Above this time for each thread, more parts than threads even out what others do to a core.
-constexpr int64_t kFinePartsNanoseconds = 100000;
-constexpr int64_t kFineParts = 4;
-// Rows of x that stay in an L2 cache of 1 MiB beside the weights: 256 rows, 256 deep, are 256 KiB.
+// What a task must be worth beyond one for each thread. More tasks than threads even out what
+// others do to a core.
+constexpr int64_t kTaskNanoseconds = 25000;
+constexpr int64_t kMostTasksPerThread = 16;
+// Rows of x whose pieces of k (kPanelDepth deep) stay in an L2 cache of 512 KiB beside the weights.
 constexpr int64_t kLinearRowBlock = 256;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// A multiple of the number of threads, once there is work for all of them.
 int64_t parts_for(int64_t nanoseconds, int64_t threads) {
   if (threads == 1) return 1;
-  if (nanoseconds / threads > kFinePartsNanoseconds) return threads * kFineParts;
-  return std::clamp<int64_t>(nanoseconds / kSplitNanoseconds, 1, threads);
+  if (nanoseconds < kSplitNanoseconds * threads) {
+    return std::max<int64_t>(1, nanoseconds / kSplitNanoseconds);
+  }
+  return threads *
+         std::clamp<int64_t>(nanoseconds / threads / kTaskNanoseconds, 1, kMostTasksPerThread);
 }
 
 // The longer of the arithmetic at 100 products and the reading at 40 bytes a nanosecond, which one
@@ -29,8 +35,8 @@ int64_t linear_nanoseconds(const LinearArgs& args) {
   return std::max(args.m * weights / 100, weights * size_of(args.w.dtype) / 40);
 }
 
-// Column tiles that the kernels work on together divide this, whatever the instruction set.
-int64_t tile_unit(int64_t rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2; }
+// Column tiles of a task: a multiple of this, which suits every kernel well enough.
+constexpr int64_t kTileUnit = 2;
 
 LinearArgs rows_of(const LinearArgs& args, int64_t begin, int64_t end) {
   LinearArgs part = args;
@@ -38,6 +44,47 @@ LinearArgs rows_of(const LinearArgs& args, int64_t begin, int64_t end) {
   part.y += begin * args.ldy;
   part.m = end - begin;
   return part;
+}
+
+// Some rows of a product and some of its column tiles.
+struct Block {
+  int64_t row;
+  int64_t rows;
+  int64_t tile_begin;
+  int64_t tile_end;
+};
+
+OutputBlock output_block(const Block& block, int64_t n) {
+  const int64_t column = block.tile_begin * 16;
+  return {.row = block.row,
+          .rows = block.rows,
+          .column = column,
+          .columns = std::min(n, block.tile_end * 16) - column};
+}
+
+// Runs fn(the args of the block's rows, the block) over all rows and the tiles of the first n
+// columns, split at multiples of `unit` columns.
+template <typename F>
+void split_product(const KernelContext& context, const LinearArgs& args, int64_t n, int64_t unit,
+                   F fn) {
+  if (args.m <= 0) return;
+  const int64_t tiles = divide_up(n, 16);
+  const int64_t tiles_at_once = std::lcm(kTileUnit, std::lcm(unit, int64_t{16}) / 16);
+  const int64_t units = divide_up(tiles, tiles_at_once);
+  const int64_t row_blocks = divide_up(args.m, kLinearRowBlock);
+  const int64_t parts = parts_for(linear_nanoseconds(args), context.pool->num_threads());
+  const int64_t chunks = std::clamp<int64_t>(divide_up(parts, row_blocks), 1, units);
+  context.pool->run(chunks * row_blocks, [&](int64_t task, int) {
+    const int64_t chunk = task / row_blocks;
+    const int64_t row_block = task % row_blocks;
+    const int64_t begin = args.m * row_block / row_blocks;
+    const int64_t end = args.m * (row_block + 1) / row_blocks;
+    const Block block = {.row = begin,
+                         .rows = end - begin,
+                         .tile_begin = units * chunk / chunks * tiles_at_once,
+                         .tile_end = std::min(tiles, units * (chunk + 1) / chunks * tiles_at_once)};
+    fn(rows_of(args, begin, end), block);
+  });
 }
 
 // Runs fn(begin, end) over parts of [0, rows), each of `elements` or more in all.
@@ -78,21 +125,23 @@ float* thread_scratch(int64_t size) {
 
 }  // namespace
 
+void linear(const KernelContext& context, const LinearArgs& args, int64_t unit, Finish finish) {
+  split_product(context, args, args.w.n, unit, [&](const LinearArgs& rows, const Block& block) {
+    context.table->linear(rows, block.tile_begin, block.tile_end);
+    finish(output_block(block, args.w.n));
+  });
+}
+
 void linear(const KernelContext& context, const LinearArgs& args) {
-  if (args.m <= 0) return;
-  const int64_t tiles = divide_up(args.w.n, 16);
-  const int64_t row_blocks = divide_up(args.m, kLinearRowBlock);
-  const int64_t parts = parts_for(linear_nanoseconds(args), context.pool->num_threads());
-  const int64_t unit = tile_unit(args.m);
-  const int64_t units = divide_up(tiles, unit);
-  const int64_t chunks = std::clamp<int64_t>(divide_up(parts, row_blocks), 1, units);
-  context.pool->run(chunks * row_blocks, [&](int64_t task, int) {
-    const int64_t chunk = task / row_blocks;
-    const int64_t block = task % row_blocks;
-    const LinearArgs rows =
-        rows_of(args, args.m * block / row_blocks, args.m * (block + 1) / row_blocks);
-    context.table->linear(rows, units * chunk / chunks * unit,
-                          std::min(tiles, units * (chunk + 1) / chunks * unit));
+  linear(context, args, 1, [](const OutputBlock&) {});
+}
+
+void linear_add(const KernelContext& context, const LinearArgs& args, float* sum) {
+  linear(context, args, 1, [&](const OutputBlock& block) {
+    for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+      const int64_t at = r * args.ldy + block.column;
+      context.table->add(sum + at, args.y + at, block.columns);
+    }
   });
 }
 
@@ -105,21 +154,27 @@ void rms_norm(const KernelContext& context, const float* x, int64_t rows, int64_
   });
 }
 
-void add(const KernelContext& context, float* x, const float* y, int64_t rows, int64_t n) {
-  for_row_ranges(context, rows, n, 1 << 15, [&](int64_t begin, int64_t end) {
-    context.table->add(x + begin * n, y + begin * n, (end - begin) * n);
-  });
-}
-
-void gated_activation(const KernelContext& context, Activation activation, const float* gate_up,
-                      int64_t rows, int64_t n, float* out) {
-  const auto kernel =
-      activation == Activation::kSilu ? context.table->silu_mul : context.table->gelu_tanh_mul;
-  for_row_ranges(context, rows, n, 1 << 13, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const float* gate = gate_up + r * 2 * n;
-      kernel(gate, gate + n, n, out + r * n);
+void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
+                  float* out) {
+  const int64_t n = args.w.n / 2;
+  const auto activate = [&](const OutputBlock& block) {
+    const auto kernel =
+        activation == Activation::kSilu ? context.table->silu_mul : context.table->gelu_tanh_mul;
+    for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+      const float* gate = args.y + r * args.ldy + block.column;
+      kernel(gate, gate + n, block.columns, out + r * n + block.column);
     }
+  };
+  if (n % 16 != 0) {
+    linear(context, args);
+    return for_row_ranges(context, args.m, n, 1 << 13, [&](int64_t begin, int64_t end) {
+      activate({.row = begin, .rows = end - begin, .column = 0, .columns = n});
+    });
+  }
+  split_product(context, args, n, 1, [&](const LinearArgs& rows, const Block& block) {
+    context.table->linear(rows, block.tile_begin, block.tile_end);
+    context.table->linear(rows, n / 16 + block.tile_begin, n / 16 + block.tile_end);
+    activate(output_block(block, n));
   });
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/functional/function_ref.h>
+
 #include <cstdint>
 #include <span>
 
@@ -14,21 +16,37 @@ struct KernelContext {
   ThreadPool* pool = nullptr;
 };
 
+// Rows [row, row + rows) and columns [column, column + columns) of a product y.
+struct OutputBlock {
+  int64_t row = 0;
+  int64_t rows = 0;
+  int64_t column = 0;
+  int64_t columns = 0;
+};
+
+// Called with each block of y once, on the thread that made it, right after.
+using Finish = absl::FunctionRef<void(const OutputBlock&)>;
+
 // LinearArgs over all column tiles, split over threads along n and m, never k.
 void linear(const KernelContext& context, const LinearArgs& args);
+
+// The same, and `finish` of every block. Blocks begin at multiples of `unit` columns, and all but
+// the last end at one.
+void linear(const KernelContext& context, const LinearArgs& args, int64_t unit, Finish finish);
+
+// The same, and sum[r, :] += y[r, :]; sum has the row stride of y.
+void linear_add(const KernelContext& context, const LinearArgs& args, float* sum);
 
 // rms_norm of `rows` rows of n elements.
 void rms_norm(const KernelContext& context, const float* x, int64_t rows, int64_t n,
               const float* weight, float eps, float* out);
 
-// x[r, :] += y[r, :], contiguous rows.
-void add(const KernelContext& context, float* x, const float* y, int64_t rows, int64_t n);
-
 enum class Activation { kSilu, kGeluTanh };
 
-// out[r, :] = act(gate_up[r, 0:n]) * gate_up[r, n:2n].
-void gated_activation(const KernelContext& context, Activation activation, const float* gate_up,
-                      int64_t rows, int64_t n, float* out);
+// LinearArgs of 2n columns, gate and up, and out[r, :] = act(y[r, 0:n]) * y[r, n:2n], contiguous
+// rows of n.
+void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
+                  float* out);
 
 // Attention of every sequence of a step. Scratch is kept in the context's threads.
 void attention(const KernelContext& context, const AttentionArgs& args,

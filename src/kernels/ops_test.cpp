@@ -1,5 +1,7 @@
 #include "kernels/ops.h"
 
+#include <atomic>
+
 #include "kernels/kernel_test.h"
 
 namespace rlgen::kernels {
@@ -26,29 +28,98 @@ struct Shape3 {
 
 // Small, large enough to be split, with many rows, and large enough for parts finer than threads.
 constexpr Shape3 kShapes[] = {{0, 16, 8},     {1, 5, 3},      {1, 2000, 600}, {3, 1030, 400},
-                              {5, 1030, 400}, {64, 300, 300}, {257, 40, 64},  {600, 272, 500}};
+                              {5, 1030, 400}, {64, 300, 300}, {257, 40, 64},  {600, 272, 500},
+                              {1, 4096, 300}, {33, 512, 96}};
+
+// A product with random operands, and its result by one call of the kernel.
+struct Product {
+  Product(const KernelTable& table, TestNumbers& numbers, Shape3 shape)
+      : x(numbers.floats(size_t(shape.m * shape.k))),
+        bias(numbers.floats(size_t(shape.n))),
+        packed(packed_bytes(DType::kFloat32, shape.n, shape.k)),
+        y(size_t(shape.m * shape.n) + 1, 7.0f),
+        whole(y) {
+    const Floats weights = numbers.floats(size_t(shape.n * shape.k));
+    pack_rows(packed.data(), DType::kFloat32, shape.n, shape.k, 0, shape.n,
+              reinterpret_cast<const std::byte*>(weights.data()));
+    args = {.x = x.data(),
+            .ldx = shape.k,
+            .w = {packed.data(), DType::kFloat32, shape.n, shape.k},
+            .bias = bias.data(),
+            .y = whole.data(),
+            .ldy = shape.n,
+            .m = shape.m};
+    table.linear(args, 0, (shape.n + 15) / 16);
+    args.y = y.data();
+  }
+
+  Floats x;
+  Floats bias;
+  std::vector<std::byte> packed;
+  Floats y;
+  Floats whole;
+  LinearArgs args;
+};
 
 TEST_P(Ops, LinearHasTheBitsOfOneCall) {
-  for (const auto [m, n, k] : kShapes) {
-    const Floats x = numbers_.floats(size_t(m * k));
-    const Floats bias = numbers_.floats(size_t(n));
-    std::vector<std::byte> packed(packed_bytes(DType::kFloat32, n, k));
-    const Floats weights = numbers_.floats(size_t(n * k));
-    pack_rows(packed.data(), DType::kFloat32, n, k, 0, n,
-              reinterpret_cast<const std::byte*>(weights.data()));
-    Floats whole(size_t(m * n) + 1, 7.0f);
-    Floats split = whole;
-    LinearArgs args{.x = x.data(),
-                    .ldx = k,
-                    .w = {packed.data(), DType::kFloat32, n, k},
-                    .bias = bias.data(),
-                    .y = whole.data(),
-                    .ldy = n,
-                    .m = m};
-    context_.table->linear(args, 0, (n + 15) / 16);
-    args.y = split.data();
-    linear(context_, args);
-    EXPECT_TRUE(all_same_bits(split, whole)) << m << "x" << n << "x" << k;
+  for (const Shape3 shape : kShapes) {
+    Product product(*context_.table, numbers_, shape);
+    linear(context_, product.args);
+    EXPECT_TRUE(all_same_bits(product.y, product.whole))
+        << shape.m << "x" << shape.n << "x" << shape.k;
+  }
+}
+
+// Each element is in one block, which has its final value, and no block cuts a unit.
+TEST_P(Ops, BlocksAreFinishedOnce) {
+  for (const Shape3 shape : kShapes) {
+    for (const int64_t unit : {1, 16, 24, 64}) {
+      Product product(*context_.table, numbers_, shape);
+      std::vector<std::atomic<int>> finished(product.y.size());
+      linear(context_, product.args, unit, [&](const OutputBlock& block) {
+        EXPECT_EQ(block.column % unit, 0);
+        const int64_t end = block.column + block.columns;
+        EXPECT_TRUE(end % unit == 0 || end == shape.n);
+        for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+          for (int64_t c = block.column; c < end; ++c) {
+            const auto at = size_t(r * shape.n + c);
+            finished[at] += 1;
+            EXPECT_EQ(product.y[at], product.whole[at]);
+          }
+        }
+      });
+      for (size_t i = 0; i + 1 < finished.size(); ++i) ASSERT_EQ(finished[i], 1);
+    }
+  }
+}
+
+TEST_P(Ops, LinearAddAddsTheProduct) {
+  for (const Shape3 shape : kShapes) {
+    Product product(*context_.table, numbers_, shape);
+    Floats sum = numbers_.floats(size_t(shape.m * shape.n));
+    Floats want = sum;
+    context_.table->add(want.data(), product.whole.data(), shape.m * shape.n);
+    linear_add(context_, product.args, sum.data());
+    EXPECT_TRUE(all_same_bits(sum, want));
+  }
+}
+
+TEST_P(Ops, GatedLinearActivatesTheProduct) {
+  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh}) {
+    for (const Shape3 shape : kShapes) {
+      const int64_t n = shape.n / 2;
+      Product product(*context_.table, numbers_, {shape.m, 2 * n, shape.k});
+      Floats want(size_t(shape.m * n));
+      const auto kernel = activation == Activation::kSilu ? context_.table->silu_mul
+                                                          : context_.table->gelu_tanh_mul;
+      for (int64_t r = 0; r < shape.m; ++r) {
+        const float* gate = &product.whole[size_t(r * 2 * n)];
+        kernel(gate, gate + n, n, want.data() + r * n);
+      }
+      Floats out(want.size());
+      gated_linear(context_, product.args, activation, out.data());
+      EXPECT_TRUE(all_same_bits(out, want)) << shape.m << "x" << shape.n << "x" << shape.k;
+    }
   }
 }
 
@@ -56,31 +127,14 @@ TEST_P(Ops, RowsHaveTheBitsOfRowsAlone) {
   for (const int64_t rows : {0, 1, 2, 7, 300}) {
     const int64_t n = 577;
     const Floats x = numbers_.floats(size_t(rows * n));
-    const Floats y = numbers_.floats(size_t(rows * 2 * n), -4.0f, 4.0f);
     const Floats weight = numbers_.floats(size_t(n));
     Floats normed(size_t(rows * n));
     rms_norm(context_, x.data(), rows, n, weight.data(), 1e-5f, normed.data());
-    Floats summed = x;
-    add(context_, summed.data(), y.data(), rows, n);
-    Floats silu(size_t(rows * n));
-    Floats gelu(size_t(rows * n));
-    gated_activation(context_, Activation::kSilu, y.data(), rows, n, silu.data());
-    gated_activation(context_, Activation::kGeluTanh, y.data(), rows, n, gelu.data());
     for (int64_t r = 0; r < rows; ++r) {
-      const auto row_of = [&](const Floats& all) {
-        return Floats(all.begin() + r * n, all.begin() + (r + 1) * n);
-      };
       Floats want(static_cast<size_t>(n));
       context_.table->rms_norm(&x[size_t(r * n)], weight.data(), n, 1e-5f, want.data());
-      EXPECT_EQ(row_of(normed), want);
-      want = row_of(x);
-      context_.table->add(want.data(), &y[size_t(r * n)], n);
-      EXPECT_EQ(row_of(summed), want);
-      const float* gate = &y[size_t(r * 2 * n)];
-      context_.table->silu_mul(gate, gate + n, n, want.data());
-      EXPECT_EQ(row_of(silu), want);
-      context_.table->gelu_tanh_mul(gate, gate + n, n, want.data());
-      EXPECT_EQ(row_of(gelu), want);
+      EXPECT_TRUE(
+          all_same_bits(want, Floats(normed.begin() + r * n, normed.begin() + (r + 1) * n)));
     }
   }
 }
@@ -137,14 +191,21 @@ TEST_P(Ops, AttentionHasTheBitsOfRowsAlone) {
 // A host may have left any rounding mode behind; the kernels are not to see it.
 TEST_P(Ops, TheCallersFloatModeDoesNotReachTheKernels) {
   const Floats x = {0x1p-140f, 1.0f};
-  const Floats y = {0x1p-149f, 0x1p-25f};
-  Floats sum = x;
+  const Floats one = {1.0f, 0.0f};
+  std::vector<std::byte> packed(packed_bytes(DType::kFloat32, 1, 2));
+  pack_rows(packed.data(), DType::kFloat32, 1, 2, 0, 1,
+            reinterpret_cast<const std::byte*>(one.data()));
+  float y = 7.0f;
   {
     const ScopedFloatMode flush(FloatMode::kFlush);
-    add(context_, sum.data(), y.data(), 1, 2);
+    linear(context_, {.x = x.data(),
+                      .ldx = 2,
+                      .w = {packed.data(), DType::kFloat32, 1, 2},
+                      .y = &y,
+                      .ldy = 1,
+                      .m = 1});
   }
-  EXPECT_EQ(sum[0], 0x1p-140f + 0x1p-149f);
-  EXPECT_EQ(sum[1], 1.0f);
+  EXPECT_EQ(y, 0x1p-140f);
 }
 
 }  // namespace

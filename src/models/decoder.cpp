@@ -42,11 +42,11 @@ void for_rows(const Step& step, int64_t rows, F&& body) {
   });
 }
 
-void linear(const Step& step, const float* x, int64_t rows, int32_t slot, int32_t bias, float* y) {
+kernels::LinearArgs product(const Step& step, const float* x, int64_t rows, int32_t slot,
+                            int32_t bias, float* y) {
   const kernels::PackedMatrix w = step.weights.matrix(slot);
-  kernels::linear(
-      step.context,
-      {.x = x, .ldx = w.k, .w = w, .bias = step.weights.bias(bias), .y = y, .ldy = w.n, .m = rows});
+  return {
+      .x = x, .ldx = w.k, .w = w, .bias = step.weights.bias(bias), .y = y, .ldy = w.n, .m = rows};
 }
 
 void norm(const Step& step, const float* x, int64_t rows, int32_t slot, float* out) {
@@ -90,52 +90,54 @@ void rotary_angles(Step& step) {
   });
 }
 
-// Norms (where the model has them) and rotates the heads of one row in place.
-void shape_heads(const Step& step, float* heads, int32_t count, const float* norm_weight,
-                 int64_t row, bool rotary) {
+// Norms (where the model has them) and rotates one head of one row in place.
+void shape_head(const Step& step, float* head, const float* norm_weight, int64_t row, bool rotary) {
   const kernels::KernelTable& table = *step.context.table;
-  const int64_t head_dim = step.spec.head_dim;
-  for (int32_t h = 0; h < count; ++h) {
-    float* head = heads + h * head_dim;
-    if (norm_weight != nullptr) {
-      table.rms_norm(head, norm_weight, head_dim, step.spec.norm_eps, head);
-    }
-    if (rotary) {
-      table.rope(head, step.half(), step.work.cos.data() + row * step.half(),
-                 step.work.sin.data() + row * step.half());
-    }
+  if (norm_weight != nullptr) {
+    table.rms_norm(head, norm_weight, step.spec.head_dim, step.spec.norm_eps, head);
+  }
+  if (rotary) {
+    table.rope(head, step.half(), step.work.cos.data() + row * step.half(),
+               step.work.sin.data() + row * step.half());
   }
 }
 
-// Writes the key and value heads of one row to its slot of the cache.
-void store_row(const Step& step, int32_t layer, int64_t row, const float* keys,
-               const float* values) {
+// Writes a key or a value of one KV head, the other null, to the row's slot of the cache.
+void store_head(const Step& step, int32_t layer, int64_t row, int64_t kv_head, const float* key,
+                const float* value) {
   const BatchSequence& sequence =
       step.batch.sequences[size_t(step.work.sequence_of_row[size_t(row)])];
   const int64_t position = step.work.positions[size_t(row)];
   const int32_t block_size = step.kv.layout.block_size;
   const int32_t block = sequence.block_table[size_t(position / block_size)];
-  for (int32_t h = 0; h < step.spec.kv_heads; ++h) {
-    step.context.table->store_kv(step.kv.layout, step.kv.head(block, layer, h),
-                                 int32_t(position % block_size), keys + h * step.spec.head_dim,
-                                 values + h * step.spec.head_dim);
-  }
+  step.context.table->store_kv(step.kv.layout, step.kv.head(block, layer, int32_t(kv_head)),
+                               int32_t(position % block_size), key, value);
 }
 
 // Queries, keys and values of every row; keys and values go to the cache.
 void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
   float* qkv = grow(work.qkv, step.rows() * step.qkv_size());
-  linear(step, work.normed.data(), step.rows(), slots.qkv, slots.qkv_bias, qkv);
   const bool rotary = step.spec.layer[size_t(layer)].rotary;
   const float* q_norm = step.weights.bias(slots.q_norm);
   const float* k_norm = step.weights.bias(slots.k_norm);
-  for_rows(step, step.rows(), [&](int64_t row) {
-    float* queries = qkv + row * step.qkv_size();
-    float* keys = queries + step.query_size();
-    shape_heads(step, queries, step.spec.heads, q_norm, row, rotary);
-    shape_heads(step, keys, step.spec.kv_heads, k_norm, row, rotary);
-    store_row(step, layer, row, keys, keys + step.key_size());
+  const int64_t heads = step.spec.heads;
+  const int64_t keys_end = heads + step.spec.kv_heads;
+  const auto finish_head = [&](int64_t row, int64_t h) {
+    float* head = qkv + row * step.qkv_size() + h * step.spec.head_dim;
+    if (h < heads) return shape_head(step, head, q_norm, row, rotary);
+    if (h >= keys_end) return store_head(step, layer, row, h - keys_end, nullptr, head);
+    shape_head(step, head, k_norm, row, rotary);
+    store_head(step, layer, row, h - heads, head, nullptr);
+  };
+  const kernels::LinearArgs args =
+      product(step, work.normed.data(), step.rows(), slots.qkv, slots.qkv_bias, qkv);
+  kernels::linear(step.context, args, step.spec.head_dim, [&](const kernels::OutputBlock& block) {
+    const int64_t first = block.column / step.spec.head_dim;
+    const int64_t end = (block.column + block.columns) / step.spec.head_dim;
+    for (int64_t row = block.row; row < block.row + block.rows; ++row) {
+      for (int64_t h = first; h < end; ++h) finish_head(row, h);
+    }
   });
 }
 
@@ -170,8 +172,10 @@ int64_t keep_wanted(Step& step) {
 
 void add_attention_output(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
-  linear(step, work.attended.data(), rows, slots.output, slots.output_bias, work.normed.data());
-  kernels::add(step.context, work.hidden.data(), work.normed.data(), rows, step.spec.hidden);
+  kernels::linear_add(step.context,
+                      product(step, work.attended.data(), rows, slots.output, slots.output_bias,
+                              work.normed.data()),
+                      work.hidden.data());
 }
 
 void add_mlp(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
@@ -180,10 +184,13 @@ void add_mlp(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
   float* gate_up = grow(work.gate_up, rows * 2 * size);
   float* activated = grow(work.activated, rows * size);
   norm(step, work.hidden.data(), rows, slots.post_norm, work.normed.data());
-  linear(step, work.normed.data(), rows, slots.gate_up, slots.gate_up_bias, gate_up);
-  kernels::gated_activation(step.context, step.spec.activation, gate_up, rows, size, activated);
-  linear(step, activated, rows, slots.down, slots.down_bias, work.normed.data());
-  kernels::add(step.context, work.hidden.data(), work.normed.data(), rows, step.spec.hidden);
+  kernels::gated_linear(
+      step.context,
+      product(step, work.normed.data(), rows, slots.gate_up, slots.gate_up_bias, gate_up),
+      step.spec.activation, activated);
+  kernels::linear_add(
+      step.context, product(step, activated, rows, slots.down, slots.down_bias, work.normed.data()),
+      work.hidden.data());
 }
 
 }  // namespace
@@ -245,7 +252,8 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
     add_mlp(step, rows, slots);
   }
   norm(step, workspace->hidden.data(), rows, decoder.slots.final_norm, workspace->normed.data());
-  linear(step, workspace->normed.data(), rows, decoder.slots.head, -1, logits);
+  kernels::linear(context,
+                  product(step, workspace->normed.data(), rows, decoder.slots.head, -1, logits));
 }
 
 }  // namespace rlgen::models

@@ -74,17 +74,53 @@ RLGEN_INLINE int lanes_of_tile(int64_t columns, int tile) {
 // goes with AVX-512, those of one tile that of 32 KiB.
 constexpr int64_t kPanelDepth = 256;
 
-template <typename W, int kRows, int kTiles, Read kRead>
-[[gnu::noinline]] static void micro(const Micro<typename W::Element>& m) {
-  F32x16 sums[kRows][kTiles];
+// The sums of a block as they stand before its steps of k.
+template <typename Element, int kRows, int kTiles>
+RLGEN_INLINE void begin_sums(const Micro<Element>& m, F32x16 (&sums)[kRows][kTiles]) {
+  const bool whole = m.columns >= 16 * kTiles;
   RLGEN_UNROLL
   for (int r = 0; r < kRows; ++r) {
     RLGEN_UNROLL
     for (int t = 0; t < kTiles; ++t) {
-      sums[r][t] =
-          m.resume ? load_n(m.y + r * m.ldy + 16 * t, lanes_of_tile(m.columns, t)) : zero();
+      const float* y = m.y + r * m.ldy + 16 * t;
+      sums[r][t] = !m.resume ? zero() : whole ? load(y) : load_n(y, lanes_of_tile(m.columns, t));
     }
   }
+}
+
+template <typename Element, int kRows, int kTiles>
+RLGEN_INLINE void add_bias(const Micro<Element>& m, F32x16 (&sums)[kRows][kTiles]) {
+  RLGEN_UNROLL
+  for (int t = 0; t < kTiles; ++t) {
+    const F32x16 bias = load_n(m.bias + 16 * t, lanes_of_tile(m.columns, t));
+    RLGEN_UNROLL
+    for (int r = 0; r < kRows; ++r) sums[r][t] = sums[r][t] + bias;
+  }
+}
+
+// A store of some lanes takes many times as long as one of all where there is no AVX-512.
+template <typename Element, int kRows, int kTiles>
+RLGEN_INLINE void end_sums(const Micro<Element>& m, F32x16 (&sums)[kRows][kTiles]) {
+  const bool whole = m.columns >= 16 * kTiles;
+  if (m.bias != nullptr) add_bias(m, sums);
+  RLGEN_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    RLGEN_UNROLL
+    for (int t = 0; t < kTiles; ++t) {
+      float* y = m.y + r * m.ldy + 16 * t;
+      if (whole) {
+        store(sums[r][t], y);
+      } else {
+        store_n(sums[r][t], y, lanes_of_tile(m.columns, t));
+      }
+    }
+  }
+}
+
+template <typename W, int kRows, int kTiles, Read kRead>
+[[gnu::noinline]] static void micro(const Micro<typename W::Element>& m) {
+  F32x16 sums[kRows][kTiles];
+  begin_sums(m, sums);
   const auto step = [&](const F32x16(&w)[kTiles], const float* x) {
     RLGEN_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -124,16 +160,7 @@ template <typename W, int kRows, int kTiles, Read kRead>
     step(row, x + 1);
   }
   if (m.k % 2 != 0) even_step(w, x);
-  RLGEN_UNROLL
-  for (int t = 0; t < kTiles; ++t) {
-    const int lanes = lanes_of_tile(m.columns, t);
-    const F32x16 bias = m.bias != nullptr ? load_n(m.bias + 16 * t, lanes) : zero();
-    RLGEN_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const F32x16 y = m.bias != nullptr ? sums[r][t] + bias : sums[r][t];
-      store_n(y, m.y + r * m.ldy + 16 * t, lanes);
-    }
-  }
+  end_sums(m, sums);
 }
 
 // The sums of micro blocks over tiles [0, tiles) for kRows rows, as wide as the registers allow.

@@ -56,10 +56,10 @@ struct Sequence {
   std::vector<int32_t> stop_ids;            // ascending; what min_tokens holds back
   std::unique_ptr<TokenWatcher> watcher;    // null without stop strings
 
-  // Rows that must have gone through the model before the sequence can go on.
-  int32_t target() const {
   bool makes_tokens() const { return !request.score_only && !ending; }
 
+  // Rows that must have gone through the model before the sequence can go on.
+  int32_t target() const {
     const auto size = int32_t(tokens.size());
     return makes_tokens() ? size : size - 1;
   }

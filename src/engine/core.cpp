@@ -88,7 +88,7 @@ Status EngineCore::accept(SequenceRequest request) {
     }
     sequence->ending = std::move(finish);
   }
-  RLGEN_RETURN_IF_ERROR(scheduler_.check_fits(sequence->token_limit));
+  RLGEN_RETURN_IF_ERROR(scheduler_.check_fits(sequence->most_rows()));
   sequence->arrival = arrivals_++;
   const bool bypassed = kept.sampling.prompt_logprobs && sequence->prompt_len > 1;
   cache_bypassed_ += options_.enable_prefix_caching && bypassed ? 1 : 0;

@@ -80,7 +80,6 @@ class EngineCore {
 
   Status accept(SequenceRequest request);
   void finish_unstarted(SequenceId id, Finish finish);
-  void finish(Sequence* sequence, Finish finish, SequenceEvent* event);
 
   void forward(const Plan& plan);
   void sample();
@@ -88,10 +87,11 @@ class EngineCore {
 
   void add_to_batch(const PlannedRows& planned);
   void sample_row(WantedRow* row, float* logits, SampleScratch* scratch) const;
-  void apply(const WantedRow& row, SequenceEvent* event);
-  void apply_prompt(const WantedRow& row, SequenceEvent* event);
-  void apply_score(const WantedRow& row, SequenceEvent* event);
-  void apply_token(const WantedRow& row, SequenceEvent* event);
+  // Each takes the record out of the row.
+  void apply(WantedRow* row, SequenceEvent* event);
+  void apply_prompt(WantedRow* row, SequenceEvent* event);
+  void apply_score(WantedRow* row, SequenceEvent* event);
+  void apply_token(WantedRow* row, SequenceEvent* event);
 
   const EngineOptions options_;
   const EngineParts parts_;

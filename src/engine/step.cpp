@@ -86,6 +86,7 @@ void EngineCore::sample_row(WantedRow* row, float* logits, SampleScratch* scratc
 void EngineCore::emit(const Plan& plan) {
   steps_ += plan.empty() ? 0 : 1;
   size_t next = 0;
+  events_.reserve(events_.size() + plan.size());
   for (const PlannedRows& planned : plan) {
     Sequence* sequence = planned.sequence;
     const bool output_row = planned.wanted > 0 && sequence->remaining() == planned.rows &&
@@ -95,13 +96,13 @@ void EngineCore::emit(const Plan& plan) {
     SequenceEvent event;
     event.id = sequence->request.id;
     for (int32_t i = 0; i < planned.wanted; ++i) {
-      const WantedRow& row = wanted_[next++];
-      if (!event.finish) apply(row, &event);
+      WantedRow& row = wanted_[next++];
+      if (!event.finish) apply(&row, &event);
     }
     const bool news = event.finish || !event.tokens.empty() || !event.prompt.empty();
     if (event.finish) {
       event.finish->cached_tokens = sequence->cached_tokens.value_or(0);
-      scheduler_.remove(event.id);
+      scheduler_.finish(event.id);
     }
     if (news) events_.push_back(std::move(event));
   }
@@ -113,42 +114,42 @@ void EngineCore::emit_pending() {
   parts_.sink->on_events(std::exchange(events_, {}));
 }
 
-void EngineCore::apply(const WantedRow& row, SequenceEvent* event) {
-  if (!row.status.ok()) {
-    const Status status = annotate(row.status, fmt::format("position {}", row.position));
+void EngineCore::apply(WantedRow* row, SequenceEvent* event) {
+  if (!row->status.ok()) {
+    const Status status = annotate(row->status, fmt::format("position {}", row->position));
     event->finish = Finish{.reason = FinishReason::kError, .error = status};
     return;
   }
-  if (row.position < row.sequence->prompt_len) return apply_prompt(row, event);
-  if (row.sequence->request.score_only) return apply_score(row, event);
+  if (row->position < row->sequence->prompt_len) return apply_prompt(row, event);
+  if (row->sequence->request.score_only) return apply_score(row, event);
   apply_token(row, event);
 }
 
-void EngineCore::apply_prompt(const WantedRow& row, SequenceEvent* event) {
-  Sequence* sequence = row.sequence;
-  sequence->prompt_records.push_back(row.record);
-  sequence->next_prompt = row.position + 1;
+void EngineCore::apply_prompt(WantedRow* row, SequenceEvent* event) {
+  Sequence* sequence = row->sequence;
+  sequence->prompt_records.push_back(std::move(row->record));
+  sequence->next_prompt = row->position + 1;
   if (sequence->next_prompt == sequence->prompt_len) {
     event->prompt = std::exchange(sequence->prompt_records, {});
     event->finish = sequence->ending;
   }
 }
 
-void EngineCore::apply_score(const WantedRow& row, SequenceEvent* event) {
-  Sequence* sequence = row.sequence;
-  event->tokens.push_back(row.record);
-  sequence->next_score = row.position + 1;
+void EngineCore::apply_score(WantedRow* row, SequenceEvent* event) {
+  Sequence* sequence = row->sequence;
+  event->tokens.push_back(std::move(row->record));
+  sequence->next_score = row->position + 1;
   if (sequence->next_score == int32_t(sequence->tokens.size())) {
     event->finish = Finish{.reason = FinishReason::kStop};
   }
 }
 
-void EngineCore::apply_token(const WantedRow& row, SequenceEvent* event) {
-  Sequence* sequence = row.sequence;
-  event->tokens.push_back(row.record);
-  sequence->tokens.push_back(row.record.token);
+void EngineCore::apply_token(WantedRow* row, SequenceEvent* event) {
+  Sequence* sequence = row->sequence;
+  sequence->tokens.push_back(row->record.token);
+  event->tokens.push_back(std::move(row->record));
   ++generated_tokens_;
-  event->finish = stop_at_token(options_.limits, *sequence, row.position);
+  event->finish = stop_at_token(options_.limits, *sequence, row->position);
   if (!event->finish) event->finish = stop_at_length(options_.limits, *sequence);
 }
 

@@ -103,7 +103,7 @@ std::string Scenario::add(std::istringstream& rest) {
   if (sequence->next_prompt == 0) sequence->next_prompt = sequence->prompt_len;
   if (sequence->request.score_only) sequence->tokens.resize(size_t(sequence->token_limit), 'z');
   sequence->arrival = arrivals_++;
-  const Status fits = scheduler_->check_fits(sequence->token_limit);
+  const Status fits = scheduler_->check_fits(sequence->most_rows());
   if (!fits.ok()) {
     append(&finished_, fmt::format("{}:refused", sequence->request.id));
     return "";
@@ -114,7 +114,7 @@ std::string Scenario::add(std::istringstream& rest) {
 
 void Scenario::end(SequenceId id) {
   append(&finished_, std::to_string(id));
-  cached_[id] = scheduler_->remove(id)->cached_tokens.value_or(0);
+  cached_[id] = scheduler_->finish(id)->cached_tokens.value_or(0);
 }
 
 void Scenario::step_once() {

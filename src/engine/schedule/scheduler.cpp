@@ -10,77 +10,47 @@ namespace rlgen::engine {
 Scheduler::Scheduler(const ScheduleLimits& limits, BlockAllocator* allocator)
     : limits_(limits), allocator_(allocator), sharing_(limits.prefix_caching, allocator) {}
 
-Status Scheduler::check_fits(int64_t token_limit) const {
-  const int64_t needed = allocator_->blocks_for(token_limit - 1);
+Status Scheduler::check_fits(int64_t most_rows) const {
+  const int64_t needed = allocator_->blocks_for(most_rows);
   if (needed <= allocator_->total()) return absl::OkStatus();
   return absl::ResourceExhaustedError(fmt::format(
       "a sequence of up to {} tokens needs {} KV blocks of {} keys and the pool has {}; lower "
       "max_tokens or raise kv_cache_memory_bytes",
-      token_limit, needed, allocator_->block_size(), allocator_->total()));
+      most_rows + 1, needed, allocator_->block_size(), allocator_->total()));
 }
 
 void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   by_id_[sequence->request.id] = sequence.get();
   const Order order = sequence->order();
-  waiting_.emplace(order, std::move(sequence));
+  fresh_.emplace(order, std::move(sequence));
 }
 
 int32_t Scheduler::blocks_missing(const Sequence& sequence, int64_t positions) const {
   return std::max(0, allocator_->blocks_for(positions) - int32_t(sequence.blocks.size()));
 }
 
-int32_t Scheduler::blocks_promised() const {
-  int32_t promised = 0;
-  for (const auto& [order, sequence] : running_) {
-    promised += blocks_missing(*sequence, sequence->target());
-  }
-  return promised;
-}
-
-// Room for the next token too, so that a sequence is not put back one step after it came.
-bool Scheduler::may_start(const Sequence& sequence) const {
-  if (running_.empty()) return true;
-  const auto positions = std::min<int64_t>(sequence.target() + 1, sequence.token_limit - 1);
-  const int32_t missing = blocks_missing(sequence, positions) - sharing_.held_blocks(sequence);
-  return missing <= allocator_->free() + allocator_->idle() - blocks_promised();
-}
-
-void Scheduler::admit(Admission admission) {
-  if (admission == Admission::kNone) return;
-  auto next = waiting_.begin();
-  while (next != waiting_.end() && num_running() < limits_.max_num_seqs) {
-    if (admission == Admission::kStarted && !next->second->started) {
-      ++next;
-      continue;
-    }
-    if (!may_start(*next->second)) return;
-    next->second->started = true;
-    sharing_.take(next->second.get());
-    running_.insert(waiting_.extract(next++));
-  }
-}
-
-int32_t Scheduler::rows_left(const Plan& plan) const {
-  int32_t left = limits_.max_num_batched_tokens;
-  for (const PlannedRows& planned : plan) left -= planned.rows;
-  return left;
-}
-
-int32_t Scheduler::wanted_left(const Plan& plan) const {
-  int32_t left = limits_.max_wanted_rows;
-  for (const PlannedRows& planned : plan) left -= planned.wanted;
-  return left;
-}
-
 Sequence* Scheduler::next_victim() const {
   const auto rank = [](const Sequence* sequence) {
-    return std::tuple(sequence->mixed_kv ? 0 : 1, sequence->order());
+    return std::tuple(!sequence->mixed_kv, sequence->put_back < kMostPutBack, sequence->order());
   };
   Sequence* victim = nullptr;
   for (const auto& [order, sequence] : running_) {
     if (victim == nullptr || rank(victim) < rank(sequence.get())) victim = sequence.get();
   }
   return victim;
+}
+
+void Scheduler::put_back(Sequence* sequence, Draft* draft) {
+  std::erase_if(draft->plan, [&](const PlannedRows& planned) {
+    if (planned.sequence != sequence) return false;
+    draft->rows += planned.rows;
+    draft->wanted += planned.wanted;
+    return true;
+  });
+  ++sequence->put_back;
+  ++preemptions_;
+  growth_.fell_short();
+  retract(sequence);
 }
 
 bool Scheduler::add_block(Sequence* sequence) {
@@ -92,39 +62,39 @@ bool Scheduler::add_block(Sequence* sequence) {
   return true;
 }
 
-bool Scheduler::take_blocks(Sequence* sequence, int32_t rows, Plan* plan) {
+bool Scheduler::take_blocks(Sequence* sequence, int32_t rows, Draft* draft) {
   while (blocks_missing(*sequence, int64_t(sequence->computed) + rows) > 0) {
     if (add_block(sequence)) continue;
     Sequence* victim = next_victim();
-    std::erase_if(*plan, [&](const PlannedRows& planned) { return planned.sequence == victim; });
-    retract(victim);
-    ++preemptions_;
+    put_back(victim, draft);
     if (victim == sequence) return false;
   }
   return true;
 }
 
-void Scheduler::add_rows(Sequence* sequence, Plan* plan) {
-  const int32_t most = std::min(sequence->remaining(), rows_left(*plan));
+void Scheduler::add_rows(Sequence* sequence, Draft* draft) {
+  const int32_t most = std::min(sequence->remaining(), draft->rows);
   int32_t wanted = 0;
-  const int32_t rows = sequence->rows_within(most, wanted_left(*plan), &wanted);
-  if (rows == 0 || !take_blocks(sequence, rows, plan)) return;
-  plan->push_back({sequence, rows, wanted});
+  const int32_t rows = sequence->rows_within(most, draft->wanted, &wanted);
+  if (rows == 0 || !take_blocks(sequence, rows, draft)) return;
+  draft->plan.push_back({sequence, rows, wanted});
+  draft->rows -= rows;
+  draft->wanted -= wanted;
   const int32_t end = sequence->computed + rows;
   if (sequence->remaining() > 1 || end % allocator_->block_size() == 0) sharing_.claim(*sequence);
 }
 
-void Scheduler::fill(Plan* plan, bool may_wait) {
-  std::vector<Sequence*> last_rows;
-  std::vector<Sequence*> chunks;
-  for (Sequence* sequence : running()) {
-    (sequence->remaining() == 1 ? last_rows : chunks).push_back(sequence);
+void Scheduler::fill(Draft* draft, bool may_wait) {
+  last_rows_.clear();
+  chunks_.clear();
+  for (const auto& [order, sequence] : running_) {
+    (sequence->remaining() == 1 ? last_rows_ : chunks_).push_back(sequence.get());
   }
-  for (const auto* group : {&last_rows, &chunks}) {
+  for (const auto* group : {&last_rows_, &chunks_}) {
     for (Sequence* sequence : *group) {
-      if (!running_.contains(sequence->order())) continue;
+      if (!sequence->running) continue;
       if (may_wait && sharing_.claimed(*sequence)) continue;
-      add_rows(sequence, plan);
+      add_rows(sequence, draft);
     }
   }
   sharing_.drop_claims();
@@ -132,11 +102,12 @@ void Scheduler::fill(Plan* plan, bool may_wait) {
 
 // A plan is empty where sequences wait for one that was put back meanwhile.
 Plan Scheduler::plan() {
-  Plan plan;
-  for (Sequence* sequence : running()) sharing_.take(sequence);
-  fill(&plan, /*may_wait=*/true);
-  if (plan.empty()) fill(&plan, /*may_wait=*/false);
-  return plan;
+  Draft draft{{}, limits_.max_num_batched_tokens, limits_.max_wanted_rows};
+  draft.plan.reserve(running_.size());
+  for (const auto& [order, sequence] : running_) sharing_.take(sequence.get());
+  fill(&draft, /*may_wait=*/true);
+  if (draft.plan.empty()) fill(&draft, /*may_wait=*/false);
+  return std::move(draft.plan);
 }
 
 void Scheduler::advance(Sequence* sequence, int32_t rows) {
@@ -146,7 +117,8 @@ void Scheduler::advance(Sequence* sequence, int32_t rows) {
 
 void Scheduler::retract(Sequence* sequence) {
   sequence->drop_kv();
-  waiting_.insert(running_.extract(sequence->order()));
+  sequence->running = false;
+  put_back_.insert(running_.extract(sequence->order()));
 }
 
 void Scheduler::retract_all() {
@@ -158,9 +130,18 @@ std::unique_ptr<Sequence> Scheduler::remove(SequenceId id) {
   if (found == by_id_.end()) return nullptr;
   const Order order = found->second->order();
   by_id_.erase(found);
-  auto node = running_.extract(order);
-  if (node.empty()) node = waiting_.extract(order);
-  return std::move(node.mapped());
+  for (Queue* queue : {&running_, &put_back_, &fresh_}) {
+    if (auto node = queue->extract(order)) return std::move(node.mapped());
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Sequence> Scheduler::finish(SequenceId id) {
+  auto sequence = remove(id);
+  if (sequence && sequence->makes_tokens()) {
+    growth_.ended(sequence->output_len(), sequence->output_len() + sequence->allowance());
+  }
+  return sequence;
 }
 
 Sequence* Scheduler::find(SequenceId id) const {
@@ -177,21 +158,23 @@ std::vector<Sequence*> Scheduler::running() const {
 
 std::vector<Sequence*> Scheduler::waiting() const {
   std::vector<Sequence*> all;
-  all.reserve(waiting_.size());
-  for (const auto& [order, sequence] : waiting_) all.push_back(sequence.get());
+  all.reserve(fresh_.size() + put_back_.size());
+  for (const Queue* queue : {&fresh_, &put_back_}) {
+    for (const auto& [order, sequence] : *queue) all.push_back(sequence.get());
+  }
+  std::ranges::sort(all, {}, &Sequence::order);
   return all;
-}
-
-int32_t Scheduler::num_started() const {
-  return num_running() + int32_t(std::count_if(waiting_.begin(), waiting_.end(),
-                                               [](const auto& w) { return w.second->started; }));
 }
 
 Status Scheduler::audit_sequence(const Sequence& sequence) const {
   const SequenceId id = sequence.request.id;
   const bool runs = running_.contains(sequence.order());
-  if (runs == waiting_.contains(sequence.order())) {
-    return absl::InternalError(fmt::format("sequence {} is in {} queues", id, runs ? 2 : 0));
+  const bool again = put_back_.contains(sequence.order());
+  const int queues = runs + again + fresh_.contains(sequence.order());
+  if (queues != 1 || runs != sequence.running || (runs || again) != sequence.started) {
+    return absl::InternalError(fmt::format("sequence {} is in {} queues, {} running, {} started",
+                                           id, queues, sequence.running ? "and" : "not",
+                                           sequence.started ? "and" : "not"));
   }
   if (!runs && !sequence.blocks.empty()) {
     return absl::InternalError(fmt::format("sequence {} waits and holds KV blocks", id));

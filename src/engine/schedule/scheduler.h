@@ -9,13 +9,14 @@
 
 #include "base/status.h"
 #include "engine/kv/block.h"
+#include "engine/schedule/growth.h"
 #include "engine/schedule/prefix_sharing.h"
 #include "engine/schedule/sequence.h"
 
 namespace rlgen::engine {
 
 struct ScheduleLimits {
-  int32_t max_num_seqs = 64;             // running at once
+  int32_t max_num_seqs = 64;             // running at once, at most; the KV in use decides
   int32_t max_num_batched_tokens = 512;  // rows of one step
   int32_t max_wanted_rows = 64;          // rows of one step whose logits are kept
   bool prefix_caching = false;           // sequences share full blocks of equal content
@@ -33,20 +34,28 @@ using Plan = std::vector<PlannedRows>;
 // finish), or none.
 enum class Admission { kAll, kStarted, kNone };
 
-// Decides who runs, with which rows, on which blocks. Knows no model, no thread and no time.
-// Sequences wait by (priority, arrival) and nobody overtakes the first that may be admitted. When
-// blocks run out, idle blocks of the prefix cache are evicted; then running sequences go back to
-// the queue, tokens kept and KV dropped: first those with KV of one set of weights, of these the
-// lowest priority, then the youngest. The sequence that comes last in that order can always have
-// every block, so the scheduler never stalls.
+// Decides who runs, with which rows, on which blocks. Knows no model, no thread and no time. Costs
+// nothing per waiting sequence.
+//
+// Sequences wait by (priority, arrival) and nobody overtakes the first that may be admitted. It is
+// admitted when there are blocks for what it and the running ones are expected to need together.
+// When blocks run out all the same, idle blocks of the prefix cache are evicted; then running
+// sequences go back to the queue, tokens kept and KV dropped. First go those with KV of one set of
+// weights, of these the ones that were put back less than kMostPutBack times, of these the lowest
+// priority, then the youngest. Who was put back that often comes again only with blocks for all
+// that it and the running ones may ever need, so that it is not put back once more (but for
+// sequences with kept KV, which go last). The sequence that comes last in that order can always
+// have every block, so the scheduler never stalls.
 class Scheduler {
  public:
+  static constexpr int32_t kMostPutBack = 2;
+
   // `allocator` must outlive the scheduler.
   Scheduler(const ScheduleLimits& limits, BlockAllocator* allocator);
 
-  // kResourceExhausted, with the numbers, for a sequence of so many tokens that the whole pool
-  // could not hold the KV of all but its last.
-  Status check_fits(int64_t token_limit) const;
+  // kResourceExhausted, with the numbers, for a sequence that may come to have more rows than the
+  // whole pool has room for.
+  Status check_fits(int64_t most_rows) const;
 
   // Serial of the weights that make KV from now on.
   void set_serial(WeightSerial serial) { sharing_.set_serial(serial); }
@@ -54,8 +63,8 @@ class Scheduler {
   // Queues a sequence that passed check_fits; its id is not in flight.
   void add(std::unique_ptr<Sequence> sequence);
 
-  // Starts waiting sequences, in order, while there is a place and blocks for all their rows beyond
-  // what running ones still need for theirs.
+  // Starts waiting sequences, in order, while there is a place and room: blocks for all their rows,
+  // and for what they and the running ones are expected to make. Alone, a sequence always has room.
   void admit(Admission admission);
 
   // Rows for one step: first one for each sequence that lacks only one, then chunks of the others,
@@ -74,15 +83,19 @@ class Scheduler {
 
   // Takes a sequence out; null when there is none of that id. Its blocks die with it.
   std::unique_ptr<Sequence> remove(SequenceId id);
+  // The same for one that came to its own end; what it made teaches how far others will grow.
+  std::unique_ptr<Sequence> finish(SequenceId id);
 
   Sequence* find(SequenceId id) const;
   std::vector<Sequence*> running() const;
   std::vector<Sequence*> waiting() const;
   int32_t num_running() const { return int32_t(running_.size()); }
-  int32_t num_waiting() const { return int32_t(waiting_.size()); }
+  int32_t num_waiting() const { return int32_t(fresh_.size() + put_back_.size()); }
   // Sequences that ran and are not finished, running or not.
-  int32_t num_started() const;
+  int32_t num_started() const { return int32_t(running_.size() + put_back_.size()); }
   int64_t preemptions() const { return preemptions_; }  // for want of blocks
+  // Share of the tokens allowed to them that running sequences are expected to make.
+  double expected_share() const { return growth_.share(); }
   PrefixStats prefix_stats() const { return sharing_.stats(); }
 
   // Blocks free, idle and held make up the pool, tables match handles, each share belongs to a
@@ -94,25 +107,44 @@ class Scheduler {
   using Order = std::pair<int32_t, uint64_t>;
   using Queue = std::map<Order, std::unique_ptr<Sequence>>;
 
+  // A plan in the making, and what is left of the limits.
+  struct Draft {
+    Plan plan;
+    int32_t rows = 0;
+    int32_t wanted = 0;
+  };
+
+  Queue* next_queue(Admission admission);
+  void start(Queue* queue);
+  bool has_room(const Sequence& sequence);
+  bool expects_room(const Sequence& sequence, int32_t held);
+  BlockNeed need_of(const Sequence& sequence) const;
+  int32_t blocks_to_end(const Sequence& sequence) const;
   int32_t blocks_missing(const Sequence& sequence, int64_t positions) const;
-  int32_t blocks_promised() const;
-  bool may_start(const Sequence& sequence) const;
+  int32_t blocks_left() const { return allocator_->free() + allocator_->idle(); }
+
   bool add_block(Sequence* sequence);
-  bool take_blocks(Sequence* sequence, int32_t rows, Plan* plan);
+  bool take_blocks(Sequence* sequence, int32_t rows, Draft* draft);
   Sequence* next_victim() const;
-  void add_rows(Sequence* sequence, Plan* plan);
-  void fill(Plan* plan, bool may_wait);
+  void put_back(Sequence* sequence, Draft* draft);
+  void add_rows(Sequence* sequence, Draft* draft);
+  void fill(Draft* draft, bool may_wait);
   Status audit_sequence(const Sequence& sequence) const;
-  int32_t rows_left(const Plan& plan) const;
-  int32_t wanted_left(const Plan& plan) const;
 
   ScheduleLimits limits_;
   BlockAllocator* allocator_;
   PrefixSharing sharing_;
-  Queue waiting_;
+  GrowthEstimate growth_;
+  Queue fresh_;     // never ran
+  Queue put_back_;  // ran and wait again
   Queue running_;
   std::unordered_map<SequenceId, Sequence*> by_id_;
   int64_t preemptions_ = 0;
+
+  // Reused from step to step.
+  std::vector<Sequence*> last_rows_;
+  std::vector<Sequence*> chunks_;
+  std::vector<BlockNeed> needs_;
 };
 
 }  // namespace rlgen::engine

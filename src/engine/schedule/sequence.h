@@ -36,6 +36,8 @@ struct Sequence {
   std::vector<int32_t> block_table;  // ids of blocks
 
   bool started = false;   // was admitted at least once
+  bool running = false;   // is admitted
+  int32_t put_back = 0;   // times that it lost its blocks for want of them
   bool mixed_kv = false;  // holds KV of several sets of weights
   // Of the weights that made row 0's KV; known once a row has gone through the model.
   std::optional<WeightVersion> oldest_kv;
@@ -46,11 +48,11 @@ struct Sequence {
   bool prefilled = false;                // the last prefill is done
   std::optional<int32_t> cached_tokens;  // `taken` of the first prefill, once it is done
 
-  int32_t next_prompt = 0;  // next prompt position without a record; prompt_len when none is wanted
-  int32_t next_score = 0;   // scoring: next output position without a record
   // Set where no token may come, but prompt records are wanted: how it ends once they are made.
   std::optional<Finish> ending;
 
+  int32_t next_prompt = 0;  // next prompt position without a record; prompt_len when none is wanted
+  int32_t next_score = 0;   // scoring: next output position without a record
   SamplingParams prompt_sampling;           // what prompt records are made with
   std::vector<TokenRecord> prompt_records;  // made, not yet delivered
   std::vector<int32_t> stop_ids;            // ascending; what min_tokens holds back
@@ -75,6 +77,11 @@ struct Sequence {
   // Ids that count as output: the output prefix inside the prompt and everything after.
   int32_t output_begin() const { return prompt_len - request.sampling.output_prefix_len; }
   int32_t output_len() const { return int32_t(tokens.size()) - output_begin(); }
+
+  // Tokens that it may still make.
+  int32_t allowance() const { return makes_tokens() ? token_limit - int32_t(tokens.size()) : 0; }
+  // Rows that it may come to have; the last token needs none.
+  int32_t most_rows() const { return makes_tokens() ? token_limit - 1 : target(); }
 
   // Lower runs first.
   std::pair<int32_t, uint64_t> order() const { return {request.priority, arrival}; }

@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "engine/test_engine.h"
+#include "kernels/philox.h"
+#include "kernels/sampling.h"
+
+namespace rlgen::engine {
+namespace {
+
+using namespace rlgen::engine::testing;  // NOLINT
+
+// Seconds of the fastest of many calls.
+template <typename Fn>
+double fastest(int calls, Fn fn) {
+  double best = 1e9;
+  for (int i = 0; i < calls; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    fn();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, time.count());
+  }
+  return best;
+}
+
+// 256 rows as a step without options has them, against the three calls that no sampler can do
+// without. What the options could cost is what lies between.
+TEST(Cost, FB228_OptionsThatNobodyUsesCostNothing) {
+  constexpr int kRows = 256;
+  constexpr int32_t kVocab = 8192;
+  const kernels::KernelTable& table = **kernels::select_kernels("auto");
+  std::vector<float> logits(kVocab);
+  for (int32_t i = 0; i < kVocab; ++i) logits[size_t(i)] = float((i * 7919) % 1000) * 0.01f;
+  std::vector<float> weights(kVocab);
+  std::vector<double> blocks(size_t(kernels::row_blocks(kVocab)));
+  SamplingParams params;
+  params.seed = 5;
+  SampleScratch scratch;
+  TokenRecord record;
+  const std::vector<int32_t> prompt(1000, 3);
+  int64_t drawn = 0;
+  int64_t sampled = 0;
+  const auto bare = [&] {
+    for (int row = 0; row < kRows; ++row) {
+      const kernels::RowSums sums =
+          table.row_sums(logits.data(), kVocab, weights.data(), blocks.data());
+      const int32_t token = kernels::draw(weights.data(), blocks.data(), kVocab,
+                                          kernels::uniform(5, 0, uint64_t(row)));
+      drawn += token + (kernels::row_logprob(sums, logits[size_t(token)]) > 0.0f ? 1 : 0);
+    }
+  };
+  const auto whole = [&] {
+    for (int row = 0; row < kRows; ++row) {
+      const SampleRow input{.logits = logits,
+                            .vocab_size = kVocab,
+                            .params = &params,
+                            .prompt = prompt,
+                            .position = row};
+      EXPECT_TRUE(sample_token(table, input, &scratch, &record).ok());
+      sampled += record.token;
+    }
+  };
+  double bare_time = 1e9;
+  double whole_time = 1e9;
+  for (int round = 0; round < 5; ++round) {
+    bare_time = std::min(bare_time, fastest(10, bare));
+    whole_time = std::min(whole_time, fastest(10, whole));
+  }
+  EXPECT_EQ(drawn, sampled);
+  std::printf("sampling 256 plain rows of 8192: %.0f us, bare %.0f us\n", whole_time * 1e6,
+              bare_time * 1e6);
+  // Sampling is a twentieth of a step, and a fiftieth of a step is allowed.
+  EXPECT_LT(whole_time, bare_time * 1.2);
+}
+
+// Counts what comes and keeps none of it.
+class CountingSink final : public EventSink {
+ public:
+  void on_events(EventBatch events) override {
+    for (const SequenceEvent& event : events) {
+      tokens += int64_t(event.tokens.size());
+      for (const TokenRecord& record : event.tokens) entries += int64_t(record.top.size());
+      finished += event.finish ? 1 : 0;
+      wrong += event.finish && event.finish->reason != FinishReason::kStop ? 1 : 0;
+    }
+  }
+  int64_t tokens = 0;
+  int64_t entries = 0;
+  int64_t finished = 0;
+  int64_t wrong = 0;
+};
+
+int64_t resident_bytes() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(Cost, FB229_ScoringKeepsNoRowOfTheVocabulary) {
+  const Loaded loaded = load_checkpoint("llama");
+  CountingSink sink;
+  auto core =
+      *EngineCore::create(make_options(loaded, {}), make_parts(loaded, {.kv_blocks = 64}, &sink));
+  core->set_weights(loaded.store->current(), KvPolicy::kRecompute);
+  SequenceId next = 0;
+  const auto score = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto seed = uint32_t(++next);
+      SequenceRequest request = make_request(next, some_ids(8, 160, seed), 100);
+      request.score_only = true;
+      request.output_token_ids = some_ids(100, 160, seed + 7);
+      request.sampling.logprobs = 3;
+      core->submit(std::move(request));
+      if (i % 8 == 7) core->step(Admission::kAll);
+    }
+    while (core->step(Admission::kAll)) {
+    }
+  };
+  score(200);
+  const int64_t before = resident_bytes();
+  score(1000);
+  const int64_t grown = resident_bytes() - before;
+  // The rows of 1,000 scores would be 64 MB.
+  EXPECT_LT(grown, 2 << 20) << before << " bytes before";
+  EXPECT_EQ(sink.finished, 1200);
+  EXPECT_EQ(sink.wrong, 0);
+  EXPECT_EQ(sink.tokens, 1200 * 100);
+  EXPECT_EQ(sink.entries, sink.tokens * 3);
+}
+
+}  // namespace
+}  // namespace rlgen::engine

@@ -17,13 +17,30 @@ const KernelTable* table();
 namespace avx512 {
 const KernelTable* table();
 }
+namespace avx512_bf16 {
+void linear_bf16(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
+void bf16_operand(const float* x, int64_t k, float* out);
+}  // namespace avx512_bf16
 namespace neon {
 const KernelTable* table();
 }
 
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
+constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
+
+#if defined(RLGEN_HAVE_AVX512_BF16)
+const KernelTable* avx512_bf16_table() {
+  static const KernelTable kTable = [] {
+    KernelTable table = *avx512::table();
+    table.isa = Isa::kAvx512Bf16;
+    table.linear_bf16 = avx512_bf16::linear_bf16;
+    table.bf16_operand = avx512_bf16::bf16_operand;
+    return table;
+  }();
+  return &kTable;
+}
+#endif
 
 // Null for one that the binary lacks.
 const KernelTable* built_table(Isa isa) {
@@ -37,6 +54,10 @@ const KernelTable* built_table(Isa isa) {
 #if defined(RLGEN_HAVE_AVX512)
     case Isa::kAvx512:
       return avx512::table();
+#endif
+#if defined(RLGEN_HAVE_AVX512_BF16)
+    case Isa::kAvx512Bf16:
+      return avx512_bf16_table();
 #endif
 #if defined(RLGEN_HAVE_NEON)
     case Isa::kNeon:
@@ -55,6 +76,8 @@ bool machine_runs(const CpuFeatures& features, Isa isa) {
       return features.avx2_fma;
     case Isa::kAvx512:
       return features.avx512;
+    case Isa::kAvx512Bf16:
+      return features.avx512_bf16;
     case Isa::kNeon:
       return features.neon;
   }
@@ -77,6 +100,8 @@ std::string_view isa_name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
     case Isa::kNeon:
       return "neon";
   }

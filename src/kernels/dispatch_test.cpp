@@ -6,7 +6,7 @@
 namespace rlgen::kernels {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
+constexpr Isa kAll[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
 
 TEST(Dispatch, SaysWhatTheseTestsLeaveOut) {
   const std::vector<Isa> here = available_isas();

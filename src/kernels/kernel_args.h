@@ -9,7 +9,7 @@
 // these, so that no function is compiled for two instruction sets under one name.
 namespace rlgen::kernels {
 
-enum class Isa { kScalar, kAvx2, kAvx512, kNeon };
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kNeon };
 
 // Y[m, n] = X[m, :] . W[n, :] (+ bias[n]). One accumulator per output element walks k from 0 upward
 // with fused multiply-adds starting at 0; the bias is added last. X, Y are row-major float32.
@@ -90,6 +90,13 @@ struct KernelTable {
 
   // Column tiles [tile_begin, tile_end) of 16 of y; there are (n + 15) / 16.
   void (*linear)(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
+  // The product of the bfloat16 profile, in FloatMode::kFlush: for each pair of k the odd element's
+  // multiply-add, then the even one's; w is bfloat16. Rows of x are made by bf16_operand; ldx
+  // counts floats of those.
+  void (*linear_bf16)(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
+  // Rounds a row of k elements to bfloat16 into `out`, (k + 1) / 2 * 2 floats of the instruction
+  // set's own layout.
+  void (*bf16_operand)(const float* x, int64_t k, float* out);
   // out[k] = row `row` of w, as float32.
   void (*gather_row)(const PackedMatrix& w, int64_t row, float* out);
 

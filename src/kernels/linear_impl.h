@@ -11,9 +11,15 @@
 // panel, which the others read. Either way each sum walks k from 0 upward.
 namespace rlgen::kernels::RLGEN_ISA {
 
+struct F32Weights;
+
 // How each stored type reads. All hold 32 elements for each pair of k: [16][2] or [2][16].
+// `Cached` is how blocks of rows after the first read them; one that widens keeps a panel for that.
 struct Bf16Weights {
   using Element = uint16_t;
+  using Cached = F32Weights;
+  static constexpr bool kWidens = true;
+  static constexpr bool kDot = false;
   RLGEN_INLINE F32x16 even(const Element* p) { return load_bf16_pair(p).even; }
   RLGEN_INLINE F32x16 odd(const Element* p) { return load_bf16_pair(p).odd; }
   RLGEN_INLINE int64_t tile_stride(int64_t k) { return (k + 1) / 2 * 32; }
@@ -21,6 +27,9 @@ struct Bf16Weights {
 
 struct F16Weights {
   using Element = uint16_t;
+  using Cached = F32Weights;
+  static constexpr bool kWidens = true;
+  static constexpr bool kDot = false;
   RLGEN_INLINE F32x16 even(const Element* p) { return load_f16_pair(p).even; }
   RLGEN_INLINE F32x16 odd(const Element* p) { return load_f16_pair(p).odd; }
   RLGEN_INLINE int64_t tile_stride(int64_t k) { return (k + 1) / 2 * 32; }
@@ -28,6 +37,9 @@ struct F16Weights {
 
 struct F32Weights {
   using Element = float;
+  using Cached = F32Weights;
+  static constexpr bool kWidens = false;
+  static constexpr bool kDot = false;
   RLGEN_INLINE F32x16 even(const Element* p) { return load(p); }
   RLGEN_INLINE F32x16 odd(const Element* p) { return load(p + 16); }
   RLGEN_INLINE int64_t tile_stride(int64_t k) { return k * 16; }
@@ -35,7 +47,7 @@ struct F32Weights {
 
 template <typename Element>
 struct Micro {
-  const float* x;  // [rows, k]
+  const float* x;  // [rows, k], or [rows, k / 2] pairs where W::kDot
   int64_t ldx;
   const Element* w;  // of the first tile
   int64_t tile_stride;
@@ -117,49 +129,84 @@ RLGEN_INLINE void end_sums(const Micro<Element>& m, F32x16 (&sums)[kRows][kTiles
   }
 }
 
+// One step of k: `w` of the first tile, x of the first row. The weights, widened, also go to
+// `panel` where that is not null.
+template <typename Element, int kRows, int kTiles>
+RLGEN_INLINE void add_step(const Micro<Element>& m, const F32x16 (&w)[kTiles], const float* x,
+                           float* panel, F32x16 (&sums)[kRows][kTiles]) {
+  if (panel != nullptr) {
+    RLGEN_UNROLL
+    for (int t = 0; t < kTiles; ++t) store(w[t], panel + t * kPanelDepth * 16);
+  }
+  RLGEN_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const F32x16 xr = broadcast(x[r * m.ldx]);
+    RLGEN_UNROLL
+    for (int t = 0; t < kTiles; ++t) sums[r][t] = fma(xr, w[t], sums[r][t]);
+  }
+}
+
+template <typename W, int kRows, int kTiles>
+RLGEN_INLINE void add_even(const Micro<typename W::Element>& m, const typename W::Element* w,
+                           const float* x, float* panel, F32x16 (&sums)[kRows][kTiles]) {
+  F32x16 row[kTiles];
+  RLGEN_UNROLL
+  for (int t = 0; t < kTiles; ++t) row[t] = W::even(w + t * m.tile_stride);
+  add_step(m, row, x, panel, sums);
+}
+
+template <typename W, int kRows, int kTiles>
+RLGEN_INLINE void add_odd(const Micro<typename W::Element>& m, const typename W::Element* w,
+                          const float* x, float* panel, F32x16 (&sums)[kRows][kTiles]) {
+  F32x16 row[kTiles];
+  RLGEN_UNROLL
+  for (int t = 0; t < kTiles; ++t) row[t] = W::odd(w + t * m.tile_stride);
+  add_step(m, row, x, panel, sums);
+}
+
+// Both steps of a pair in one instruction.
+template <typename W, int kRows, int kTiles>
+RLGEN_INLINE void add_pair(const Micro<typename W::Element>& m, const typename W::Element* w,
+                           const float* x, F32x16 (&sums)[kRows][kTiles]) {
+  typename W::Pairs row[kTiles];
+  RLGEN_UNROLL
+  for (int t = 0; t < kTiles; ++t) row[t] = W::pairs(w + t * m.tile_stride);
+  RLGEN_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const auto xr = W::broadcast(x + r * m.ldx);
+    RLGEN_UNROLL
+    for (int t = 0; t < kTiles; ++t) sums[r][t] = W::dot(xr, row[t], sums[r][t]);
+  }
+}
+
 template <typename W, int kRows, int kTiles, Read kRead>
 [[gnu::noinline]] static void micro(const Micro<typename W::Element>& m) {
+  constexpr bool kKeep = kRead == Read::kKeep;
   F32x16 sums[kRows][kTiles];
   begin_sums(m, sums);
-  const auto step = [&](const F32x16(&w)[kTiles], const float* x) {
-    RLGEN_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      const F32x16 xr = broadcast(x[r * m.ldx]);
-      RLGEN_UNROLL
-      for (int t = 0; t < kTiles; ++t) sums[r][t] = fma(xr, w[t], sums[r][t]);
-    }
-  };
-  float* panel = m.panel;
-  const auto keep = [&](const F32x16(&row)[kTiles]) {
-    RLGEN_UNROLL
-    for (int t = 0; t < kTiles; ++t) store(row[t], panel + t * kPanelDepth * 16);
-    panel += 16;
-  };
-  const auto even_step = [&](const typename W::Element* w, const float* x) {
-    F32x16 row[kTiles];
-    RLGEN_UNROLL
-    for (int t = 0; t < kTiles; ++t) row[t] = W::even(w + t * m.tile_stride);
-    if constexpr (kRead == Read::kKeep) keep(row);
-    step(row, x);
-  };
   const typename W::Element* w = m.w;
+  const typename W::Element* ahead = w + kFetchPairs * 32;
   const float* x = m.x;
   const int64_t pairs = m.k / 2;
-  const typename W::Element* ahead = w + kFetchPairs * 32;
-  for (int64_t pair = 0; pair < pairs; ++pair, w += 32, x += 2, ahead += 32) {
+  for (int64_t pair = 0; pair < pairs; ++pair, w += 32, ahead += 32) {
     if constexpr (kRead != Read::kCached) {
       if (pair + kFetchPairs == pairs) ahead = m.w + kTiles * m.tile_stride;
       RLGEN_UNROLL
       for (int t = 0; t < kTiles; ++t) fetch_pair(ahead + t * m.tile_stride);
     }
-    even_step(w, x);
-    F32x16 row[kTiles];
-    RLGEN_UNROLL
-    for (int t = 0; t < kTiles; ++t) row[t] = W::odd(w + t * m.tile_stride);
-    if constexpr (kRead == Read::kKeep) keep(row);
-    step(row, x + 1);
+    if constexpr (W::kDot) {
+      add_pair<W>(m, w, x + pair, sums);
+    } else {
+      float* const panel = kKeep ? m.panel + pair * 32 : nullptr;
+      add_even<W>(m, w, x + 2 * pair, panel, sums);
+      add_odd<W>(m, w, x + 2 * pair + 1, kKeep ? panel + 16 : nullptr, sums);
+    }
   }
-  if (m.k % 2 != 0) even_step(w, x);
+  if constexpr (!W::kDot) {
+    if (m.k % 2 != 0) {
+      add_even<W>(m, w, x + 2 * pairs, kKeep ? m.panel + pairs * 32 : nullptr, sums);
+    }
+  }
   end_sums(m, sums);
 }
 
@@ -215,16 +262,16 @@ constexpr int64_t kGroupTiles = 8;
 // All rows of x, in blocks as equal as can be, against `tiles` tiles at m.w.
 template <typename W>
 RLGEN_INLINE void all_rows(const Micro<typename W::Element>& m, int64_t rows, int64_t tiles) {
-  constexpr bool kPanel = sizeof(typename W::Element) < sizeof(float);
-  constexpr Read kFirst = kPanel ? Read::kKeep : Read::kOnce;
+  using Cached = typename W::Cached;
+  constexpr Read kFirst = W::kWidens ? Read::kKeep : Read::kOnce;
   const int64_t blocks = (rows + kGemmRows - 1) / kGemmRows;
   int64_t row = rows / blocks;
   micro_of_rows<W, kGemmRows / 2, kGemmRows, kPanelTiles, kFirst>(m, row, tiles);
-  Micro<float> part = {
+  Micro<typename Cached::Element> part = {
       .x = m.x,
       .ldx = m.ldx,
-      .w = m.panel,
-      .tile_stride = kPanelDepth * 16,
+      .w = nullptr,
+      .tile_stride = 0,
       .y = m.y,
       .ldy = m.ldy,
       .columns = m.columns,
@@ -233,7 +280,10 @@ RLGEN_INLINE void all_rows(const Micro<typename W::Element>& m, int64_t rows, in
       .resume = m.resume,
       .panel = nullptr,
   };
-  if constexpr (!kPanel) {
+  if constexpr (W::kWidens) {
+    part.w = m.panel;
+    part.tile_stride = kPanelDepth * 16;
+  } else {
     part.w = m.w;
     part.tile_stride = m.tile_stride;
   }
@@ -241,15 +291,15 @@ RLGEN_INLINE void all_rows(const Micro<typename W::Element>& m, int64_t rows, in
     const int64_t end = rows * (block + 1) / blocks;
     part.x = m.x + row * m.ldx;
     part.y = m.y + row * m.ldy;
-    micro_of_rows<F32Weights, kGemmRows / 2, kGemmRows, kPanelTiles, Read::kCached>(part, end - row,
-                                                                                    tiles);
+    micro_of_rows<Cached, kGemmRows / 2, kGemmRows, kPanelTiles, Read::kCached>(part, end - row,
+                                                                                tiles);
     row = end;
   }
 }
 
-// The depth of pieces of k that are as equal as can be: even, at most kPanelDepth.
-RLGEN_INLINE int64_t piece_depth(int64_t k) {
-  const int64_t pieces = (k + kPanelDepth - 1) / kPanelDepth;
+// The depth of pieces of k that are as equal as can be: even, at most `most`.
+RLGEN_INLINE int64_t piece_depth(int64_t k, int64_t most) {
+  const int64_t pieces = (k + most - 1) / most;
   return (k + 2 * pieces - 1) / (2 * pieces) * 2;
 }
 
@@ -267,7 +317,7 @@ RLGEN_INLINE void add_piece(const LinearArgs& a, const Piece& piece, float* pane
   const int64_t stride = W::tile_stride(a.w.k);
   const bool last = piece.k + piece.steps == a.w.k;
   const Micro<Element> m = {
-      .x = a.x + piece.k,
+      .x = a.x + (W::kDot ? piece.k / 2 : piece.k),
       .ldx = a.ldx,
       .w = reinterpret_cast<const Element*>(a.w.data) + piece.tile * stride + piece.k * 16,
       .tile_stride = stride,
@@ -285,7 +335,8 @@ RLGEN_INLINE void add_piece(const LinearArgs& a, const Piece& piece, float* pane
 template <typename W>
 static void linear_of_many_rows(const LinearArgs& a, int64_t tile_begin, int64_t tile_end) {
   alignas(64) float panel[kPanelTiles * kPanelDepth * 16];
-  const int64_t depth = piece_depth(a.w.k);
+  // Weights that are not widened take half the room.
+  const int64_t depth = piece_depth(a.w.k, W::kDot ? 2 * kPanelDepth : kPanelDepth);
   for (int64_t group = tile_begin; group < tile_end; group += kGroupTiles) {
     const int64_t group_end = group + kGroupTiles < tile_end ? group + kGroupTiles : tile_end;
     for (int64_t k = 0; k < a.w.k; k += depth) {

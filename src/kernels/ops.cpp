@@ -46,6 +46,47 @@ LinearArgs rows_of(const LinearArgs& args, int64_t begin, int64_t end) {
   return part;
 }
 
+// Runs fn(begin, end) over parts of [0, rows), each of `elements` or more in all.
+template <typename F>
+void for_row_ranges(const KernelContext& context, int64_t rows, int64_t row_elements,
+                    int64_t elements, F fn) {
+  const int64_t most = std::max<int64_t>(1, rows * row_elements / elements);
+  const int64_t parts = std::min({most, rows, int64_t(context.pool->num_threads())});
+  context.pool->run(parts,
+                    [&](int64_t part, int) { fn(rows * part / parts, rows * (part + 1) / parts); });
+}
+
+// Floats of the calling thread, until it asks again.
+float* operand_scratch(int64_t size) {
+  thread_local std::vector<float> scratch;
+  if (int64_t(scratch.size()) < size) scratch.resize(size_t(size));
+  return scratch.data();
+}
+
+// The same product with x as the profile's kernel reads it.
+LinearArgs with_operand(const KernelContext& context, const LinearArgs& args) {
+  if (context.profile == Profile::kFloat32 || args.m <= 0) return args;
+  const int64_t k = args.w.k;
+  LinearArgs rounded = args;
+  rounded.ldx = divide_up(k, 2) * 2;
+  float* const operand = operand_scratch(args.m * rounded.ldx);
+  for_row_ranges(context, args.m, k, 1 << 15, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      context.table->bf16_operand(args.x + row * args.ldx, k, operand + row * rounded.ldx);
+    }
+  });
+  rounded.x = operand;
+  return rounded;
+}
+
+void multiply(const KernelContext& context, const LinearArgs& args, int64_t tile_begin,
+              int64_t tile_end) {
+  if (context.profile == Profile::kFloat32)
+    return context.table->linear(args, tile_begin, tile_end);
+  const ScopedFloatMode flush(FloatMode::kFlush);
+  context.table->linear_bf16(args, tile_begin, tile_end);
+}
+
 // Some rows of a product and some of its column tiles.
 struct Block {
   int64_t row;
@@ -65,9 +106,10 @@ OutputBlock output_block(const Block& block, int64_t n) {
 // Runs fn(the args of the block's rows, the block) over all rows and the tiles of the first n
 // columns, split at multiples of `unit` columns.
 template <typename F>
-void split_product(const KernelContext& context, const LinearArgs& args, int64_t n, int64_t unit,
+void split_product(const KernelContext& context, const LinearArgs& given, int64_t n, int64_t unit,
                    F fn) {
-  if (args.m <= 0) return;
+  if (given.m <= 0) return;
+  const LinearArgs args = with_operand(context, given);
   const int64_t tiles = divide_up(n, 16);
   const int64_t tiles_at_once = std::lcm(kTileUnit, std::lcm(unit, int64_t{16}) / 16);
   const int64_t units = divide_up(tiles, tiles_at_once);
@@ -85,16 +127,6 @@ void split_product(const KernelContext& context, const LinearArgs& args, int64_t
                          .tile_end = std::min(tiles, units * (chunk + 1) / chunks * tiles_at_once)};
     fn(rows_of(args, begin, end), block);
   });
-}
-
-// Runs fn(begin, end) over parts of [0, rows), each of `elements` or more in all.
-template <typename F>
-void for_row_ranges(const KernelContext& context, int64_t rows, int64_t row_elements,
-                    int64_t elements, F fn) {
-  const int64_t most = std::max<int64_t>(1, rows * row_elements / elements);
-  const int64_t parts = std::min({most, rows, int64_t(context.pool->num_threads())});
-  context.pool->run(parts,
-                    [&](int64_t part, int) { fn(rows * part / parts, rows * (part + 1) / parts); });
 }
 
 // Rows of one attention task; a sequence's later rows see more keys and come first.
@@ -125,9 +157,20 @@ float* thread_scratch(int64_t size) {
 
 }  // namespace
 
+std::string_view profile_name(Profile profile) {
+  return profile == Profile::kFloat32 ? "float32" : "bfloat16";
+}
+
+std::optional<Profile> parse_profile(std::string_view name) {
+  for (const Profile profile : {Profile::kFloat32, Profile::kBFloat16}) {
+    if (name == profile_name(profile)) return profile;
+  }
+  return std::nullopt;
+}
+
 void linear(const KernelContext& context, const LinearArgs& args, int64_t unit, Finish finish) {
   split_product(context, args, args.w.n, unit, [&](const LinearArgs& rows, const Block& block) {
-    context.table->linear(rows, block.tile_begin, block.tile_end);
+    multiply(context, rows, block.tile_begin, block.tile_end);
     finish(output_block(block, args.w.n));
   });
 }
@@ -172,8 +215,8 @@ void gated_linear(const KernelContext& context, const LinearArgs& args, Activati
     });
   }
   split_product(context, args, n, 1, [&](const LinearArgs& rows, const Block& block) {
-    context.table->linear(rows, block.tile_begin, block.tile_end);
-    context.table->linear(rows, n / 16 + block.tile_begin, n / 16 + block.tile_end);
+    multiply(context, rows, block.tile_begin, block.tile_end);
+    multiply(context, rows, n / 16 + block.tile_begin, n / 16 + block.tile_end);
     activate(output_block(block, n));
   });
 }

@@ -3,17 +3,31 @@
 #include <absl/functional/function_ref.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 
 namespace rlgen::kernels {
 
+// The arithmetic of linear layers (docs/numbers.md). Everything else is float32 in both.
+enum class Profile {
+  kFloat32,   // nothing is rounded on the way
+  kBFloat16,  // operands are rounded to bfloat16; weights must be bfloat16
+};
+
+// "float32", "bfloat16".
+std::string_view profile_name(Profile profile);
+// Nothing for any other name.
+std::optional<Profile> parse_profile(std::string_view name);
+
 // What a threaded operation runs on. Borrowed; one user at a time.
 struct KernelContext {
   const KernelTable* table = nullptr;
   ThreadPool* pool = nullptr;
+  Profile profile = Profile::kFloat32;
 };
 
 // Rows [row, row + rows) and columns [column, column + columns) of a product y.

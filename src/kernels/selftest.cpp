@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -82,6 +83,42 @@ void linear_part(const KernelTable& table, Input& input, DigestStream& stream) {
     Floats row(kK);
     table.gather_row(w, 77, row.data());
     take(stream, row);
+  }
+}
+
+// The product of the bfloat16 profile, of ordinary numbers and of some whose products are subnormal.
+void linear_bf16_part(const KernelTable& table, Input& input, DigestStream& stream) {
+  constexpr int64_t kN = 150;
+  constexpr int64_t kK = 301;
+  constexpr int64_t kOperand = kK + 1;
+  for (const float scale : {1.0f, 0x1p-63f}) {
+    auto weights = input.stored(DType::kBFloat16, kN * kK);
+    for (int64_t i = 0; i < kN * kK; ++i) {
+      uint16_t half = 0;
+      std::memcpy(&half, &weights[static_cast<size_t>(2 * i)], sizeof half);
+      half = bf16_from_float(float_from_bf16(half) * scale);
+      std::memcpy(&weights[static_cast<size_t>(2 * i)], &half, sizeof half);
+    }
+    std::vector<std::byte> packed(packed_bytes(DType::kBFloat16, kN, kK));
+    pack_rows(packed.data(), DType::kBFloat16, kN, kK, 0, kN, weights.data());
+    for (const int64_t m : {1, 5, 12, 29}) {
+      const Floats x = input.floats(m * kK, -3.0f * scale, 3.0f * scale);
+      Floats operand(static_cast<size_t>(m * kOperand));
+      for (int64_t row = 0; row < m; ++row) {
+        table.bf16_operand(&x[static_cast<size_t>(row * kK)], kK,
+                           &operand[static_cast<size_t>(row * kOperand)]);
+      }
+      Floats y(static_cast<size_t>(m * kN));
+      const ScopedFloatMode flush(FloatMode::kFlush);
+      table.linear_bf16({.x = operand.data(),
+                         .ldx = kOperand,
+                         .w = {packed.data(), DType::kBFloat16, kN, kK},
+                         .y = y.data(),
+                         .ldy = kN,
+                         .m = m},
+                        0, (kN + 15) / 16);
+      take(stream, y);
+    }
   }
 }
 
@@ -206,6 +243,7 @@ Digest kernel_digest(const KernelTable& table) {
   Input input;
   DigestStream stream;
   linear_part(table, input, stream);
+  linear_bf16_part(table, input, stream);
   elementwise_part(table, input, stream);
   rope_part(table, input, stream);
   attention_part(table, input, stream);

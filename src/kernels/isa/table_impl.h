@@ -5,6 +5,7 @@
 #include "kernels/attention_impl.h"
 #include "kernels/elementwise_impl.h"
 #include "kernels/kernel_args.h"
+#include "kernels/linear_bf16_impl.h"
 #include "kernels/linear_impl.h"
 #include "kernels/peak_impl.h"
 #include "kernels/row_impl.h"
@@ -16,6 +17,8 @@ const KernelTable* table() {
   static constexpr KernelTable kTable = {
       .isa = Isa::RLGEN_ISA_ENUM,
       .linear = linear,
+      .linear_bf16 = linear_bf16,
+      .bf16_operand = bf16_operand,
       .gather_row = shared::gather_row,
       .rms_norm = rms_norm,
       .add = add,

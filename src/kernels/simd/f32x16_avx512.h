@@ -163,4 +163,21 @@ RLGEN_INLINE double reduce_sum(F64x16 a) {
   return _mm_cvtsd_f64(_mm_add_sd(by2, _mm_unpackhi_pd(by2, by2)));
 }
 
+#if defined(RLGEN_BF16_DOT)
+// Sixteen pairs of bfloat16.
+struct Bf16Pairs {
+  __m512i v;
+};
+
+RLGEN_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return {_mm512_loadu_si512(p)}; }
+// One pair, held in the bits of a float, to all lanes.
+RLGEN_INLINE Bf16Pairs broadcast_pair(const float* p) {
+  return {_mm512_castps_si512(_mm512_set1_ps(*p))};
+}
+// sum + x.odd * w.odd, then + x.even * w.even.
+RLGEN_INLINE F32x16 add_dot(Bf16Pairs x, Bf16Pairs w, F32x16 sum) {
+  return {_mm512_dpbf16_ps(sum.v, __m512bh(x.v), __m512bh(w.v))};
+}
+#endif
+
 }  // namespace rlgen::kernels::avx512

@@ -27,6 +27,7 @@ const VectorProbe* probe_of(Isa isa) {
     case Isa::kAvx2:
       return avx2::probe();
     case Isa::kAvx512:
+    case Isa::kAvx512Bf16:
       return avx512::probe();
 #endif
 #if defined(__aarch64__)

@@ -16,25 +16,31 @@ RLGEN_INLINE float exp_one(float x) {
   return lanes[0];
 }
 
+// What one row has summed over one chunk alone.
+struct RowSum {
+  float max;
+  float sum;
+  const float* value;  // [value_dim]
+};
+
 // Adds a chunk's sums to those of the chunks before it. The first chunk is taken as it is.
-static void merge_row(RowGroup& group, const ChunkPart& part, int row, int64_t value_dim) {
+static void merge_row(RowGroup& group, int row, const RowSum& chunk, int64_t value_dim) {
   float* total = group.value + row * value_dim;
-  const float* value = part.value + row * value_dim;
   if (!group.started[row]) {
     group.started[row] = true;
-    group.max[row] = part.max[row];
-    group.sum[row] = part.sum[row];
-    memcpy(total, value, size_t(value_dim) * sizeof(float));
+    group.max[row] = chunk.max;
+    group.sum[row] = chunk.sum;
+    memcpy(total, chunk.value, size_t(value_dim) * sizeof(float));
     return;
   }
-  const float largest = part.max[row] > group.max[row] ? part.max[row] : group.max[row];
+  const float largest = chunk.max > group.max[row] ? chunk.max : group.max[row];
   const float before = exp_one(group.max[row] - largest);
-  const float now = exp_one(part.max[row] - largest);
+  const float now = exp_one(chunk.max - largest);
   group.max[row] = largest;
-  group.sum[row] = group.sum[row] * before + part.sum[row] * now;
+  group.sum[row] = group.sum[row] * before + chunk.sum * now;
   for (int64_t i = 0; i < value_dim; i += 16) {
     const int n = value_dim - i < 16 ? int(value_dim - i) : 16;
-    const F32x16 added = load_n(value + i, n) * broadcast(now);
+    const F32x16 added = load_n(chunk.value + i, n) * broadcast(now);
     store_n(fma(load_n(total + i, n), broadcast(before), added), total + i, n);
   }
 }
@@ -79,6 +85,12 @@ static bool locate_chunk(const AttentionArgs& args, const AttentionSequence& seq
   return from < to;
 }
 
+// The sums of one row over one chunk in memory: [value_dim] values, padded to 16, then its maximum,
+// its sum and 1 where the row sees any key of the chunk.
+RLGEN_INLINE int64_t chunk_sums_floats(const KvLayout& layout) {
+  return (layout.value_dim + 15) / 16 * 16 + 16;
+}
+
 template <DType kType>
 static void attend_group(const AttentionArgs& args, const AttentionSequence& sequence,
                          int32_t kv_head, RowGroup& group, ChunkPart& part) {
@@ -89,7 +101,9 @@ static void attend_group(const AttentionArgs& args, const AttentionSequence& seq
     if (!locate_chunk(args, sequence, kv_head, group, begin, &part)) continue;
     attend_chunk<kType>(args, group, part);
     for (int row = 0; row < group.rows; ++row) {
-      if (part.from[row] < part.to[row]) merge_row(group, part, row, value_dim);
+      if (part.from[row] >= part.to[row]) continue;
+      const float* value = part.value + row * value_dim;
+      merge_row(group, row, {part.max[row], part.sum[row], value}, value_dim);
     }
   }
   for (int row = 0; row < group.rows; ++row) finish_row(group, row, value_dim);
@@ -113,6 +127,30 @@ static void add_row(const AttentionArgs& args, const AttentionSequence& sequence
   group->started[row] = false;
 }
 
+// The sums of every row of the group over each of the chunks alone; `sums` is that of its first row
+// and of chunk `chunks.begin`.
+template <DType kType>
+static void sum_chunks(const AttentionArgs& args, const AttentionSequence& sequence,
+                       int32_t kv_head, const RowGroup& group, ChunkRange chunks, ChunkPart& part,
+                       float* sums) {
+  const int64_t value_dim = args.kv.layout.value_dim;
+  const int64_t stride = chunk_sums_floats(args.kv.layout);
+  for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+    const bool any = locate_chunk(args, sequence, kv_head, group, chunk * kChunkKeys, &part);
+    if (any) attend_chunk<kType>(args, group, part);
+    for (int row = 0; row < group.rows; ++row) {
+      float* to = sums + (row * chunks.all + chunk - chunks.begin) * stride;
+      float* flags = to + stride - 16;
+      const bool seen = any && part.from[row] < part.to[row];
+      flags[2] = seen ? 1.0f : 0.0f;
+      if (!seen) continue;
+      memcpy(to, part.value + row * value_dim, size_t(value_dim) * sizeof(float));
+      flags[0] = part.max[row];
+      flags[1] = part.sum[row];
+    }
+  }
+}
+
 // Vectors of scratch that straddle two cache lines cost a fifth of the speed.
 constexpr int64_t kLineFloats = 16;
 
@@ -133,8 +171,10 @@ static int64_t attention_scratch(const AttentionArgs& args, int64_t rows) {
          together * (kChunkKeys + 2 * int64_t(layout.value_dim));
 }
 
-static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
-                      const AttentionTask& task, float* scratch) {
+// Calls fn(the first row's index in the task, group, part) for each group of rows of a task.
+template <typename F>
+RLGEN_INLINE void for_groups(const AttentionArgs& args, const AttentionSequence& sequence,
+                             const AttentionTask& task, float* scratch, F fn) {
   const KvLayout& layout = args.kv.layout;
   const int64_t rows = (task.row_end - task.row_begin) * (args.heads / layout.kv_heads);
   for (int64_t done = 0; done < rows; done += kGroupRows) {
@@ -147,18 +187,63 @@ static void attention(const AttentionArgs& args, const AttentionSequence& sequen
     part.weight = part.widened + widened_floats(layout);
     part.value = part.weight + int64_t(group.rows) * kChunkKeys;
     group.value = part.value + group.rows * int64_t(layout.value_dim);
-    switch (layout.dtype) {
-      case DType::kFloat32:
-        attend_group<DType::kFloat32>(args, sequence, task.kv_head, group, part);
-        break;
-      case DType::kBFloat16:
-        attend_group<DType::kBFloat16>(args, sequence, task.kv_head, group, part);
-        break;
-      default:
-        attend_group<DType::kFloat16>(args, sequence, task.kv_head, group, part);
-        break;
-    }
+    fn(done, group, part);
   }
+}
+
+// fn<type>() for the type of the cache.
+template <typename F>
+RLGEN_INLINE void with_kv_type(DType dtype, F fn) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return fn.template operator()<DType::kFloat32>();
+    case DType::kBFloat16:
+      return fn.template operator()<DType::kBFloat16>();
+    default:
+      return fn.template operator()<DType::kFloat16>();
+  }
+}
+
+static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
+                      const AttentionTask& task, float* scratch) {
+  for_groups(args, sequence, task, scratch, [&](int64_t, RowGroup& group, ChunkPart& part) {
+    with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
+      attend_group<kType>(args, sequence, task.kv_head, group, part);
+    });
+  });
+}
+
+static int64_t attention_sums(const AttentionArgs& args, int64_t rows) {
+  return rows * (args.heads / args.kv.layout.kv_heads) * chunk_sums_floats(args.kv.layout);
+}
+
+static void attention_chunks(const AttentionArgs& args, const AttentionSequence& sequence,
+                             const AttentionTask& task, ChunkRange chunks, float* scratch,
+                             float* sums) {
+  const int64_t stride = chunk_sums_floats(args.kv.layout);
+  for_groups(args, sequence, task, scratch, [&](int64_t row, RowGroup& group, ChunkPart& part) {
+    float* to = sums + (row * chunks.all + chunks.begin) * stride;
+    with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
+      sum_chunks<kType>(args, sequence, task.kv_head, group, chunks, part, to);
+    });
+  });
+}
+
+static void attention_merge(const AttentionArgs& args, const AttentionSequence& sequence,
+                            const AttentionTask& task, ChunkRange chunks, float* scratch,
+                            const float* sums) {
+  const int64_t value_dim = args.kv.layout.value_dim;
+  const int64_t stride = chunk_sums_floats(args.kv.layout);
+  for_groups(args, sequence, task, scratch, [&](int64_t first, RowGroup& group, ChunkPart&) {
+    for (int row = 0; row < group.rows; ++row) {
+      for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+        const float* value = sums + ((first + row) * chunks.all + chunk) * stride;
+        const float* flags = value + stride - 16;
+        if (flags[2] != 0.0f) merge_row(group, row, {flags[0], flags[1], value}, value_dim);
+      }
+      finish_row(group, row, value_dim);
+    }
+  });
 }
 
 }  // namespace rlgen::kernels::RLGEN_ISA

@@ -104,15 +104,37 @@ class Sequence {
     for (size_t i = 0; i + 1 < edges.size(); ++i) {
       for (int32_t head = 0; head < shape_.kv_heads; ++head) {
         if (edges[i] == edges[i + 1]) continue;
-        table_.attention(args, sequence, {0, head, edges[i], edges[i + 1]}, scratch.data());
+        const AttentionTask task = {0, head, edges[i], edges[i + 1]};
+        if (piece_ == 0) {
+          table_.attention(args, sequence, task, scratch.data());
+        } else {
+          attend_in_pieces(args, sequence, task, scratch.data());
+        }
       }
     }
     return out;
   }
 
+  // From now on rows are attended to by pieces of so many chunks of keys, the last piece first.
+  void cut_keys(int64_t chunks) { piece_ = chunks; }
+
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
  private:
+  void attend_in_pieces(const AttentionArgs& args, const AttentionSequence& sequence,
+                        const AttentionTask& task, float* scratch) {
+    const int64_t end = sequence.first_position + task.row_end;
+    const ChunkRange all = {0, (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys,
+                            (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys};
+    std::vector<float> sums(table_.attention_sums(args, task.row_end - task.row_begin) * all.all,
+                            std::bit_cast<float>(~0u));
+    for (int64_t begin = (all.all - 1) / piece_ * piece_; begin >= 0; begin -= piece_) {
+      const ChunkRange piece = {begin, std::min(begin + piece_, all.all), all.all};
+      table_.attention_chunks(args, sequence, task, piece, scratch, sums.data());
+    }
+    table_.attention_merge(args, sequence, task, all, scratch, sums.data());
+  }
+
   void store(int64_t position) {
     for (int32_t head = 0; head < shape_.kv_heads; ++head) {
       std::vector<float> k(shape_.head_dim);
@@ -135,6 +157,7 @@ class Sequence {
   KvLayout layout_;
   std::vector<int32_t> table_of_blocks_;
   std::vector<float> memory_;
+  int64_t piece_ = 0;  // 0: whole
 };
 
 int64_t first_key(const Shape& shape, int64_t position) {
@@ -383,6 +406,31 @@ RC_GTEST_PROP(AttentionProperty, SameBitsOnEveryIsaAndInEverySplit, ()) {
   for (const Isa isa : available_isas()) {
     Sequence sequence(*kernel_table(isa), shape, first + rows);
     RC_ASSERT(sequence.attend(first, rows, cuts) == expected);
+    sequence.cut_keys(1);
+    RC_ASSERT(sequence.attend(first, rows, cuts) == expected);
+  }
+}
+
+TEST_P(Attention, PiecesOfTheKeysMergeToTheSameBits) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const int64_t window : {0, 300, 1000}) {
+      const Shape shape = {.heads = 6,
+                           .kv_heads = 2,
+                           .head_dim = 24,
+                           .value_dim = 40,
+                           .dtype = dtype,
+                           .window = window};
+      Sequence sequence(table(), shape, 1500);
+      for (const int64_t first : {0, 255, 256, 1490}) {
+        sequence.cut_keys(0);
+        const std::vector<float> whole = sequence.attend(first, 10);
+        for (const int64_t chunks : {1, 2, 5}) {
+          sequence.cut_keys(chunks);
+          EXPECT_EQ(sequence.attend(first, 10), whole)
+              << "window " << window << " first " << first << " pieces of " << chunks;
+        }
+      }
+    }
   }
 }
 

@@ -10,7 +10,7 @@
 namespace rlgen::kernels::RLGEN_ISA {
 
 constexpr int kTileKeys = 16;
-constexpr int kChunkKeys = 256;
+constexpr int kChunkKeys = int(kAttentionChunkKeys);
 constexpr int kChunkTiles = kChunkKeys / kTileKeys;
 
 // Accumulators of kBlockRows rows times kBlockVectors vectors fill the registers: 24 of 32 with

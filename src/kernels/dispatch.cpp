@@ -116,7 +116,20 @@ std::vector<Isa> runnable_isas(const CpuFeatures& features) {
   return isas;
 }
 
-std::vector<Isa> available_isas() { return runnable_isas(detect_cpu_features()); }
+namespace {
+
+// An emulated instruction set is there wherever its emulation runs.
+CpuFeatures features_here() {
+  CpuFeatures features = detect_cpu_features();
+#if defined(RLGEN_EMULATE_AVX512)
+  features.avx512 = features.avx512_bf16 = features.avx2_fma;
+#endif
+  return features;
+}
+
+}  // namespace
+
+std::vector<Isa> available_isas() { return runnable_isas(features_here()); }
 
 StatusOr<const KernelTable*> select_kernels(std::string_view isa, const CpuFeatures& features) {
   const std::vector<Isa> runnable = runnable_isas(features);
@@ -136,7 +149,7 @@ StatusOr<const KernelTable*> select_kernels(std::string_view isa, const CpuFeatu
 }
 
 StatusOr<const KernelTable*> select_kernels(std::string_view isa) {
-  return select_kernels(isa, detect_cpu_features());
+  return select_kernels(isa, features_here());
 }
 
 const KernelTable* kernel_table(Isa isa) { return built_table(isa); }

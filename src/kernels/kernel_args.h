@@ -56,6 +56,15 @@ struct AttentionTask {
   int64_t row_end = 0;
 };
 
+// Chunks [begin, end) of `all` chunks of kAttentionChunkKeys keys, counted from key 0.
+struct ChunkRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t all = 0;
+};
+
+inline constexpr int64_t kAttentionChunkKeys = 256;
+
 // Sums over a row run on one grid: blocks of kSumBlock elements from index 0, in a block 16 lanes
 // of doubles (lane i % 16), the lanes by one tree, the blocks' sums in order (docs/numbers.md).
 inline constexpr int64_t kSumBlock = 1024;
@@ -122,6 +131,16 @@ struct KernelTable {
   int64_t (*attention_scratch)(const AttentionArgs& args, int64_t rows);
   void (*attention)(const AttentionArgs& args, const AttentionSequence& sequence,
                     const AttentionTask& task, float* scratch);
+  // The same in two parts, so that several threads can share a long sequence: first the sums of
+  // each chunk alone, then their merging in order. `sums` has attention_sums(args, rows) floats for
+  // each chunk, for `rows` rows of the task.
+  int64_t (*attention_sums)(const AttentionArgs& args, int64_t rows);
+  void (*attention_chunks)(const AttentionArgs& args, const AttentionSequence& sequence,
+                           const AttentionTask& task, ChunkRange chunks, float* scratch,
+                           float* sums);
+  void (*attention_merge)(const AttentionArgs& args, const AttentionSequence& sequence,
+                          const AttentionTask& task, ChunkRange chunks, float* scratch,
+                          const float* sums);
 
   // Sums of a row of n >= 1 logits; -inf means masked. With `p` not null p[i] = exp(x[i] - max), 0
   // where masked; with `blocks` not null it gets the sum of each block of the grid.

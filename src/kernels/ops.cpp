@@ -129,32 +129,6 @@ void split_product(const KernelContext& context, const LinearArgs& given, int64_
   });
 }
 
-// Rows of one attention task; a sequence's later rows see more keys and come first.
-constexpr int64_t kAttentionRows = 32;
-
-std::vector<AttentionTask> attention_tasks(const AttentionArgs& args,
-                                           std::span<const AttentionSequence> sequences) {
-  std::vector<AttentionTask> tasks;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    for (int64_t end = sequences[s].rows; end > 0; end -= kAttentionRows) {
-      for (int32_t kv_head = 0; kv_head < args.kv.layout.kv_heads; ++kv_head) {
-        tasks.push_back({.sequence = int32_t(s),
-                         .kv_head = kv_head,
-                         .row_begin = std::max<int64_t>(0, end - kAttentionRows),
-                         .row_end = end});
-      }
-    }
-  }
-  return tasks;
-}
-
-// At least `size` floats that belong to the calling thread until it ends.
-float* thread_scratch(int64_t size) {
-  thread_local std::vector<float> scratch;
-  if (int64_t(scratch.size()) < size) scratch.resize(size_t(size));
-  return scratch.data();
-}
-
 }  // namespace
 
 std::string_view profile_name(Profile profile) {
@@ -218,17 +192,6 @@ void gated_linear(const KernelContext& context, const LinearArgs& args, Activati
     multiply(context, rows, block.tile_begin, block.tile_end);
     multiply(context, rows, n / 16 + block.tile_begin, n / 16 + block.tile_end);
     activate(output_block(block, n));
-  });
-}
-
-void attention(const KernelContext& context, const AttentionArgs& args,
-               std::span<const AttentionSequence> sequences) {
-  const std::vector<AttentionTask> tasks = attention_tasks(args, sequences);
-  context.pool->run(int64_t(tasks.size()), [&](int64_t i, int) {
-    const AttentionTask& task = tasks[size_t(i)];
-    const int64_t rows = task.row_end - task.row_begin;
-    float* scratch = thread_scratch(context.table->attention_scratch(args, rows));
-    context.table->attention(args, sequences[size_t(task.sequence)], task, scratch);
   });
 }
 

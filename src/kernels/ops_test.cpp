@@ -1,6 +1,7 @@
 #include "kernels/ops.h"
 
 #include <atomic>
+#include <numeric>
 
 #include "kernels/kernel_test.h"
 
@@ -142,7 +143,7 @@ TEST_P(Ops, RowsHaveTheBitsOfRowsAlone) {
 // Two sequences, one of them a long prompt, over blocks in no order.
 TEST_P(Ops, AttentionHasTheBitsOfRowsAlone) {
   KvLayout layout{.layers = 2, .kv_heads = 2, .head_dim = 8, .value_dim = 8, .block_size = 16};
-  constexpr int32_t kBlocks = 8;
+  constexpr int32_t kBlocks = 140;
   std::vector<std::byte> memory(layout.block_stride() * kBlocks);
   const KvCacheView kv{memory.data(), layout};
   const Floats keys = numbers_.floats(16 * kBlocks * 8);
@@ -154,10 +155,11 @@ TEST_P(Ops, AttentionHasTheBitsOfRowsAlone) {
     }
   }
   const int32_t first_table[] = {5, 0, 3, 7, 1, 6};
-  const int32_t second_table[] = {2, 4};
+  int32_t second_table[130];  // many keys for one row: shared out by chunks
+  std::iota(std::begin(second_table), std::end(second_table), 10);
   const AttentionSequence sequences[] = {
       {.block_table = first_table, .first_row = 0, .rows = 81, .first_position = 9},
-      {.block_table = second_table, .first_row = 81, .rows = 1, .first_position = 30}};
+      {.block_table = second_table, .first_row = 81, .rows = 1, .first_position = 2070}};
   const Floats q = numbers_.floats(82 * 4 * 8);
   Floats out(q.size(), 7.0f);
   const AttentionArgs args{.q = q.data(),

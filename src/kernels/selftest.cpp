@@ -86,7 +86,8 @@ void linear_part(const KernelTable& table, Input& input, DigestStream& stream) {
   }
 }
 
-// The product of the bfloat16 profile, of ordinary numbers and of some whose products are subnormal.
+// The product of the bfloat16 profile, of ordinary numbers and of some whose products are
+// subnormal.
 void linear_bf16_part(const KernelTable& table, Input& input, DigestStream& stream) {
   constexpr int64_t kN = 150;
   constexpr int64_t kK = 301;

@@ -16,6 +16,7 @@ INFO = Path("/var/lib/dpkg/info")
 SYSTEM = ("/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/opt/")
 SCRIPTS = ("Makefile", "tools/setup", ".ci/run", ".ci/fuzz", ".ci/wheel")
 SLOW_SCRIPTS = (
+    "tests/exact/run_on_emulated_avx512",
     "tests/exact/run_on_neon",
     "tests/parity/run_with_transformers",
     "tests/slow/fresh_clone",

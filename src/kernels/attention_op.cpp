@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernels/ops.h"
+
+// How the attention of a step is spread over threads: by sequence, rows and KV head, and for a few
+// rows that see many keys by chunks of keys too. What is merged, and in which order, is the same in
+// either case.
+namespace rlgen::kernels {
+namespace {
+
+// Rows of one task; a sequence's later rows see more keys and come first.
+constexpr int64_t kTaskRows = 32;
+// A task with up to this many rows may be split by keys.
+constexpr int64_t kSplitRows = 4;
+// Keys that a piece must have to be worth a claim.
+constexpr int64_t kPieceChunks = 2;
+// Tasks for each thread above which there is nothing to even out.
+constexpr int64_t kEnoughTasks = 8;
+
+// One claim: a whole task, or some chunks of one.
+struct Piece {
+  AttentionTask task;
+  ChunkRange chunks;
+  int64_t sums = -1;  // where the sums of the task's chunks begin; -1: a whole task
+};
+
+struct Plan {
+  std::vector<Piece> pieces;
+  std::vector<Piece> merges;  // one for each task that is split
+  int64_t sums = 0;           // floats for the sums of all chunks
+};
+
+std::vector<AttentionTask> whole_tasks(const AttentionArgs& args,
+                                       std::span<const AttentionSequence> sequences) {
+  std::vector<AttentionTask> tasks;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    for (int64_t end = sequences[s].rows; end > 0; end -= kTaskRows) {
+      for (int32_t kv_head = 0; kv_head < args.kv.layout.kv_heads; ++kv_head) {
+        tasks.push_back({.sequence = int32_t(s),
+                         .kv_head = kv_head,
+                         .row_begin = std::max<int64_t>(0, end - kTaskRows),
+                         .row_end = end});
+      }
+    }
+  }
+  return tasks;
+}
+
+// The chunks of the keys that some row of the task sees.
+ChunkRange chunks_seen(const AttentionArgs& args, const AttentionSequence& sequence,
+                       const AttentionTask& task) {
+  const int64_t first = sequence.first_position + task.row_begin;
+  const int64_t begin = args.window > 0 ? std::max<int64_t>(0, first + 1 - args.window) : 0;
+  const int64_t end = sequence.first_position + task.row_end;
+  const int64_t all = (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys;
+  return {.begin = begin / kAttentionChunkKeys, .end = all, .all = all};
+}
+
+void split(const KernelContext& context, const AttentionArgs& args, const AttentionTask& task,
+           ChunkRange seen, int64_t parts, Plan* plan) {
+  const Piece whole{.task = task, .chunks = seen, .sums = plan->sums};
+  plan->merges.push_back(whole);
+  plan->sums += context.table->attention_sums(args, task.row_end - task.row_begin) * seen.all;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t count = seen.end - seen.begin;
+    Piece piece = whole;
+    piece.chunks.begin = seen.begin + count * part / parts;
+    piece.chunks.end = seen.begin + count * (part + 1) / parts;
+    plan->pieces.push_back(piece);
+  }
+}
+
+Plan make_plan(const KernelContext& context, const AttentionArgs& args,
+               std::span<const AttentionSequence> sequences) {
+  Plan plan;
+  const std::vector<AttentionTask> tasks = whole_tasks(args, sequences);
+  const int64_t threads = context.pool->num_threads();
+  const bool enough = threads == 1 || int64_t(tasks.size()) >= threads * kEnoughTasks;
+  for (const AttentionTask& task : tasks) {
+    const ChunkRange seen = chunks_seen(args, sequences[size_t(task.sequence)], task);
+    const int64_t parts = std::min((seen.end - seen.begin) / kPieceChunks, 2 * threads);
+    if (enough || parts < 2 || task.row_end - task.row_begin > kSplitRows) {
+      plan.pieces.push_back({.task = task, .chunks = {}});
+    } else {
+      split(context, args, task, seen, parts, &plan);
+    }
+  }
+  return plan;
+}
+
+// Of the calling thread, until it asks again; each use has a buffer of its own.
+float* grown(std::vector<float>& buffer, int64_t size) {
+  if (int64_t(buffer.size()) < size) buffer.resize(size_t(size));
+  return buffer.data();
+}
+
+float* task_scratch(const KernelContext& context, const AttentionArgs& args,
+                    const AttentionTask& task) {
+  thread_local std::vector<float> scratch;
+  return grown(scratch, context.table->attention_scratch(args, task.row_end - task.row_begin));
+}
+
+}  // namespace
+
+void attention(const KernelContext& context, const AttentionArgs& args,
+               std::span<const AttentionSequence> sequences) {
+  thread_local std::vector<float> sums_buffer;
+  const KernelTable& table = *context.table;
+  const Plan plan = make_plan(context, args, sequences);
+  float* const sums = grown(sums_buffer, plan.sums);
+  context.pool->run(int64_t(plan.pieces.size()), [&](int64_t i, int) {
+    const Piece& piece = plan.pieces[size_t(i)];
+    const AttentionSequence& sequence = sequences[size_t(piece.task.sequence)];
+    float* scratch = task_scratch(context, args, piece.task);
+    if (piece.sums < 0) return table.attention(args, sequence, piece.task, scratch);
+    table.attention_chunks(args, sequence, piece.task, piece.chunks, scratch, sums + piece.sums);
+  });
+  context.pool->run(int64_t(plan.merges.size()), [&](int64_t i, int) {
+    const Piece& merge = plan.merges[size_t(i)];
+    table.attention_merge(args, sequences[size_t(merge.task.sequence)], merge.task, merge.chunks,
+                          task_scratch(context, args, merge.task), sums + merge.sums);
+  });
+}
+
+}  // namespace rlgen::kernels

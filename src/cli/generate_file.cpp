@@ -35,7 +35,6 @@ Status FileRun::open_files() {
   RLGEN_ASSIGN_OR_RETURN(output_, generation::RolloutFile::open(options_.output, existing));
   if (!options_.resume) return absl::OkStatus();
   RLGEN_ASSIGN_OR_RETURN(finished_, generation::FinishedWork::read(*output_));
-  failed_ = finished_.failed();
   say("resuming: {} rollouts are there{}\n", finished_.rollouts(),
       output_->torn_bytes() > 0 ? ", a torn last line was dropped" : "");
   return absl::OkStatus();
@@ -57,13 +56,25 @@ Status FileRun::write(const std::string& line) {
   return output_ ? output_->append(line) : absl::OkStatus();
 }
 
+// A line that is there from an earlier run stays where it is.
+Status FileRun::write_error(const std::string& line) {
+  ++failed_;
+  return finished_.confirm_error(line) ? absl::OkStatus() : write(line);
+}
+
+// Errors of earlier runs that did not come again, once every prompt was tried.
+Status FileRun::drop_stale_errors() {
+  const std::vector<int64_t> stale = finished_.stale_errors();
+  if (stale.empty()) return absl::OkStatus();
+  say("{} of earlier runs dropped\n", counted(static_cast<int64_t>(stale.size()), "error line"));
+  return output_->drop_lines(stale);
+}
+
 Status FileRun::fail_prompt(const std::string& id, int64_t line, const Status& why) {
   total_ -= defaults_.n;
-  if (finished_.has_failed_prompt(line)) return absl::OkStatus();
-  ++failed_;
   progress_.clear();
   say("{} line {}: {}\n", options_.prompts, line + 1, message_of(why));
-  return write(
+  return write_error(
       generation::write_failed_prompt({.id = id, .input_line = line, .error = why}, facts_));
 }
 
@@ -115,11 +126,12 @@ Status FileRun::accept(const Rollout& finished) {
   Rollout rollout = finished;
   if (session_.text) RLGEN_RETURN_IF_ERROR(session_.text->fill_text(&rollout));
   RLGEN_ASSIGN_OR_RETURN(const std::string line, generation::write_rollout_line(rollout, facts_));
-  RLGEN_RETURN_IF_ERROR(write(line));
+  const bool failed = rollout.finish.reason == FinishReason::kError;
+  RLGEN_RETURN_IF_ERROR(failed ? write_error(line) : write(line));
   ++made_;
   tokens_ += static_cast<int64_t>(rollout.tokens.size());
-  if (rollout.finish.reason == FinishReason::kError) {
-    ++failed_;
+  cached_ += rollout.finish.cached_tokens;
+  if (failed) {
     progress_.clear();
     say("id {} sample {}: {}\n", rollout.id, rollout.sample, message_of(rollout.finish.error));
   }
@@ -143,6 +155,7 @@ void FileRun::print_summary(const Status& end) const {
   say("{}{} rollouts, {} tokens in {:.1f} s, {:.0f} tok/s, run seed {}\n",
       end.ok() ? "" : "stopped: ", made_, tokens_, time,
       time > 0.0 ? static_cast<double>(tokens_) / time : 0.0, facts_.seed);
+  if (cached_ > 0) say("{} prompt tokens came from the prefix cache\n", cached_);
   if (finished_.rollouts() > 0) {
     say("{} rollouts were there before\n", finished_.rollouts());
   }
@@ -170,6 +183,7 @@ StatusOr<int> FileRun::run() {
     return Interrupts::exit_code(*signal);
   }
   RLGEN_RETURN_IF_ERROR(end);
+  RLGEN_RETURN_IF_ERROR(drop_stale_errors());
   if (options_.table) fmt::print("{}", rollout_table(std::move(rows_), defaults_.logprobs_mode));
   return failed_ > 0 ? kExitFailed : kExitGood;
 }

@@ -37,6 +37,8 @@ class FileRun final : private RolloutSink {
   StatusOr<std::optional<generation::GenerationRequest>> next();
   StatusOr<std::optional<generation::GenerationRequest>> read_prompt(
       const generation::LineReader::Line& line);
+  Status write_error(const std::string& line);
+  Status drop_stale_errors();
   Status fail_prompt(const std::string& id, int64_t line, const Status& why);
   Status accept(const Rollout& rollout) override;
   Status write(const std::string& line);
@@ -59,9 +61,10 @@ class FileRun final : private RolloutSink {
   std::vector<TableRow> rows_;
   bool counted_ = false;  // the lines of the prompts file were counted before
   int64_t total_ = 0;     // rollouts that there will be, as far as is known
-  int64_t failed_ = 0;    // output lines with an error, old ones too
+  int64_t failed_ = 0;    // lines with an error that this run wrote or found written
   int64_t made_ = 0;      // rollouts of this run
   int64_t tokens_ = 0;    // of this run
+  int64_t cached_ = 0;    // prompt tokens of this run that came from the prefix cache
   std::chrono::steady_clock::time_point start_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "contract/sampling_json.h"
@@ -41,6 +42,7 @@ StatusOr<FinishedWork> FinishedWork::read(const RolloutFile& file) {
     const std::string where = fmt::format("{} line {}", file.path(), text->number + 1);
     StatusOr<StoredLine> line = read_stored_line(text->text);
     if (!line.ok()) return annotate(line.status(), where);
+    if (line->failed) work.add_error(text->text, text->number);
     RLGEN_RETURN_IF_ERROR(annotate(work.add(*std::move(line)), where));
   }
 }
@@ -51,11 +53,7 @@ Status FinishedWork::add(StoredLine line) {
         fmt::format("run_seed is {}, earlier lines have {}", line.run_seed, *run_seed_));
   }
   run_seed_ = line.run_seed;
-  if (line.failed) ++failed_;
-  if (!line.sample) {
-    if (failed_lines_.insert(*line.input_line).second) return absl::OkStatus();
-    return absl::DataLossError(fmt::format("input_line {} is there twice", *line.input_line));
-  }
+  if (line.failed) return absl::OkStatus();
   ++rollouts_;
   const std::string id = line.id;
   const int32_t sample = *line.sample;
@@ -64,6 +62,19 @@ Status FinishedWork::add(StoredLine line) {
   if (prompt.samples.insert(sample).second) return absl::OkStatus();
   return absl::DataLossError(
       fmt::format("sample {} of id {} is there twice", sample, json_quoted(id)));
+}
+
+void FinishedWork::add_error(const std::string& text, int64_t number) {
+  if (!errors_.emplace(text, number).second) repeated_.push_back(number);
+}
+
+bool FinishedWork::confirm_error(const std::string& line) { return errors_.erase(line) > 0; }
+
+std::vector<int64_t> FinishedWork::stale_errors() const {
+  std::vector<int64_t> numbers = repeated_;
+  for (const auto& [text, number] : errors_) numbers.push_back(number);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 StatusOr<std::vector<int32_t>> FinishedWork::samples_left(

@@ -14,22 +14,27 @@
 
 namespace rlgen::generation {
 
-// What an output file holds already, so that a resumed run makes the rest and nothing twice.
+// What an output file holds already, so that a resumed run makes the rest and nothing twice. Lines
+// with an error are not finished: whatever failed is tried again, and a line whose error did not
+// come again is stale.
 class FinishedWork {
  public:
   FinishedWork() = default;
 
   // Reads the whole lines of `file`, opened for kResume. kDataLoss names the line that is no
-  // rollout, a rollout that is there twice, or lines of different run seeds.
+  // rollout, a good rollout that is there twice, or lines of different run seeds.
   static StatusOr<FinishedWork> read(const RolloutFile& file);
 
   // The seed that the run had; nothing when no line is there.
   std::optional<int64_t> run_seed() const { return run_seed_; }
-  int64_t rollouts() const { return rollouts_; }
-  int64_t failed() const { return failed_; }
+  int64_t rollouts() const { return rollouts_; }  // without an error
 
-  // True where line `input_line` of the prompts file is there as a failed prompt.
-  bool has_failed_prompt(int64_t input_line) const { return failed_lines_.contains(input_line); }
+  // True where this very line, which has an error, is there and need not be written again; it is
+  // not stale then.
+  bool confirm_error(const std::string& line);
+
+  // Numbers (from 0, rising) of the lines with an error that nobody confirmed.
+  std::vector<int64_t> stale_errors() const;
 
   // The samples of prompt `id` that are still to be made, rising. kFailedPrecondition when what is
   // there was made from another prompt, with other parameters or with other numerics: the two
@@ -41,6 +46,7 @@ class FinishedWork {
 
  private:
   Status add(StoredLine line);
+  void add_error(const std::string& text, int64_t number);
 
   struct Prompt {
     StoredLine first;
@@ -48,10 +54,10 @@ class FinishedWork {
   };
 
   std::map<std::string, Prompt> prompts_;
-  std::set<int64_t> failed_lines_;
+  std::map<std::string, int64_t> errors_;  // number of the line, by its text; not confirmed
+  std::vector<int64_t> repeated_;          // lines that repeat one of those
   std::optional<int64_t> run_seed_;
   int64_t rollouts_ = 0;
-  int64_t failed_ = 0;
 };
 
 }  // namespace rlgen::generation

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "base/file.h"
@@ -27,6 +28,10 @@ class Resume : public testing::Test {
   }
   StatusOr<FinishedWork> read_work() { return FinishedWork::read(*open(ExistingFile::kResume)); }
 
+  static std::string failed_line(int64_t number) {
+    return write_failed_prompt({.id = "c", .input_line = number, .error = absl::InternalError("e")},
+                               {.seed = 5});
+  }
   static std::string line(const std::string& id, int32_t sample, int64_t run_seed = 5) {
     Rollout rollout;
     rollout.id = id;
@@ -88,20 +93,54 @@ TEST_F(Resume, AFullDiskIsAnErrorAndStaysOne) {
 }
 
 TEST_F(Resume, GivesTheSamplesThatAreLeft) {
-  write(line("a", 1) + line("b", 0) + line("b", 1) + line("b", 2) +
-        write_failed_prompt({.id = "c", .input_line = 6, .error = absl::InternalError("e")},
-                            {.seed = 5}) +
-        "\n");
+  write(line("a", 1) + line("b", 0) + line("b", 1) + line("b", 2) + failed_line(6) + "\n");
   const auto work = read_work();
   ASSERT_TRUE(work.ok()) << work.status();
   EXPECT_EQ(work->run_seed(), 5);
   EXPECT_EQ(work->rollouts(), 4);
-  EXPECT_EQ(work->failed(), 1);
-  EXPECT_TRUE(work->has_failed_prompt(6));
-  EXPECT_FALSE(work->has_failed_prompt(5));
   EXPECT_EQ(*work->samples_left("a", {1}, params(), "n"), (std::vector<int32_t>{0, 2}));
   EXPECT_TRUE(work->samples_left("b", {1}, params(), "n")->empty());
   EXPECT_EQ(*work->samples_left("new", {1}, params(), "n"), (std::vector<int32_t>{0, 1, 2}));
+}
+
+TEST_F(Resume, WhatFailedIsNotFinished) {
+  Rollout failed;
+  failed.id = "a";
+  failed.sample = 0;
+  failed.prompt_token_ids = {9};
+  failed.finish = {.reason = FinishReason::kError, .error = absl::DataLossError("nan")};
+  const std::string failed_sample = *write_rollout_line(failed, {.seed = 5});
+  write(failed_sample + "\n" + line("a", 1) + failed_line(6) + "\n" + failed_line(7) + "\n" +
+        failed_line(6) + "\n");
+  auto work = read_work();
+  ASSERT_TRUE(work.ok()) << work.status();
+  EXPECT_EQ(work->rollouts(), 1);
+  EXPECT_EQ(*work->samples_left("a", {1}, params(), "n"), (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(work->stale_errors(), (std::vector<int64_t>{0, 2, 3, 4}));
+  EXPECT_FALSE(work->confirm_error(failed_line(8)));
+  EXPECT_TRUE(work->confirm_error(failed_line(6)));
+  EXPECT_FALSE(work->confirm_error(failed_line(6)));
+  EXPECT_TRUE(work->confirm_error(failed_sample));
+  EXPECT_EQ(work->stale_errors(), (std::vector<int64_t>{3, 4}));
+}
+
+TEST_F(Resume, DropsLinesAndGoesOnBehindTheRest) {
+  write("zero\none\ntwo\nthree\n");
+  const std::string link = path_ + ".link";
+  ASSERT_EQ(::symlink(path_.c_str(), link.c_str()), 0);
+  {
+    auto file = *RolloutFile::open(link, ExistingFile::kResume);
+    ASSERT_TRUE(file->append("four").ok());
+    ASSERT_TRUE(file->drop_lines({0, 2, 9}).ok());
+    EXPECT_EQ(content(), "one\nthree\nfour\n");
+    ASSERT_TRUE(file->append("five").ok());
+    EXPECT_EQ(RolloutFile::open(path_, ExistingFile::kResume).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(content(), "one\nthree\nfour\nfive\n");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  std::remove(link.c_str());
+  open(ExistingFile::kResume);
 }
 
 TEST_F(Resume, RefusesToMixTwoRuns) {

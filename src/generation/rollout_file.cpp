@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "base/file.h"
 #include "generation/line_reader.h"
@@ -32,6 +35,14 @@ Status write_all(int fd, std::string_view bytes, const std::string& path) {
   return absl::OkStatus();
 }
 
+// False where somebody put another file in the place of the one that was opened.
+bool is_still_there(int fd, const std::string& path) {
+  struct stat opened {};
+  struct stat there {};
+  if (::fstat(fd, &opened) != 0 || ::stat(path.c_str(), &there) != 0) return false;
+  return opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
+}
+
 }  // namespace
 
 Status check_not_input(std::string_view option, const std::string& input,
@@ -55,7 +66,8 @@ StatusOr<std::unique_ptr<RolloutFile>> RolloutFile::open(const std::string& path
 }
 
 Status RolloutFile::start(ExistingFile existing) {
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  const bool taken = ::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (taken || !is_still_there(fd_, path_)) {
     return absl::FailedPreconditionError(
         fmt::format("output file {} is being written by another process", path_));
   }
@@ -81,6 +93,55 @@ Status RolloutFile::cut_torn_line() {
     return file_error("cut the torn last line of", path_, errno);
   }
   if (::lseek(fd_, size_, SEEK_SET) < 0) return file_error("seek in", path_, errno);
+  return absl::OkStatus();
+}
+
+StatusOr<int64_t> RolloutFile::copy_without(const std::vector<int64_t>& numbers, int fd,
+                                            const std::string& copy) const {
+  constexpr size_t kPieceBytes = size_t{1} << 20;
+  RLGEN_ASSIGN_OR_RETURN(LineReader reader, LineReader::open(path_));
+  int64_t size = 0;
+  std::string piece;
+  for (;;) {
+    RLGEN_ASSIGN_OR_RETURN(const auto line, reader.next());
+    if (!line || piece.size() >= kPieceBytes) {
+      RLGEN_RETURN_IF_ERROR(write_all(fd, piece, copy));
+      size += static_cast<int64_t>(piece.size());
+      piece.clear();
+    }
+    if (!line) break;
+    if (std::binary_search(numbers.begin(), numbers.end(), line->number)) continue;
+    piece += line->text;
+    piece += '\n';
+  }
+  if (::fsync(fd) != 0) return file_error("flush", copy, errno);
+  return size;
+}
+
+Status RolloutFile::drop_lines(const std::vector<int64_t>& numbers) {
+  if (numbers.empty()) return absl::OkStatus();
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path_, error);
+  if (error) return file_error("find", path_, error.value());
+  const std::string copy = fmt::format("{}.{}.tmp", real.string(), ::getpid());
+  const int fd = ::open(copy.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return file_error("create", copy, errno);
+  struct stat old {};
+  if (::fstat(fd_, &old) == 0) static_cast<void>(::fchmod(fd, old.st_mode & 07777));
+  // Locked before it has the name, so that there is no moment without a lock.
+  static_cast<void>(::flock(fd, LOCK_EX | LOCK_NB));
+  StatusOr<int64_t> size = copy_without(numbers, fd, copy);
+  if (size.ok() && ::rename(copy.c_str(), real.c_str()) != 0) {
+    size = file_error("replace", path_, errno);
+  }
+  if (!size.ok()) {
+    ::unlink(copy.c_str());
+    ::close(fd);
+    return size.status();
+  }
+  ::close(fd_);
+  fd_ = fd;
+  size_ = *size;
   return absl::OkStatus();
 }
 

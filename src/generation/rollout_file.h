@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -35,6 +36,11 @@ class RolloutFile {
   // with its last whole line, as far as the system lets us cut it, and takes no further lines.
   Status append(std::string_view line);
 
+  // Writes the file anew without the lines of these numbers (from 0, rising). Whatever happens
+  // meanwhile, the path leads to the old file or to the new one, whole. Errors: those of
+  // file_error; the old file then stays as it is and goes on taking lines.
+  Status drop_lines(const std::vector<int64_t>& numbers);
+
   // Bytes of a torn last line that opening cut off.
   int64_t torn_bytes() const { return torn_bytes_; }
   const std::string& path() const { return path_; }
@@ -43,6 +49,8 @@ class RolloutFile {
   RolloutFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   Status start(ExistingFile existing);
   Status cut_torn_line();
+  StatusOr<int64_t> copy_without(const std::vector<int64_t>& numbers, int fd,
+                                 const std::string& copy) const;
 
   std::string path_;
   int fd_;

@@ -128,6 +128,46 @@ class Resume(CommandLineTest):
         self.finish(output, "--resume")
         self.assertEqual(output.read_bytes(), before)
 
+    def test_a_repaired_prompt(self) -> None:
+        """The error of a prompt that is good now goes; those that come again stay as they are."""
+        broken: list[Line | str | bytes] = [
+            {"id": "good", "prompt_token_ids": [3], "max_tokens": 4},
+            {"id": "fixed", "prompt_token_ids": [1, 2], "max_tokens": 4, "topp": 0.5},
+            {"id": "bad", "prompt_token_ids": []},
+            {"id": "gone", "prompt_token_ids": [999999]},
+        ]
+        output = self.folder / "repaired.jsonl"
+        self.write_prompts(broken)
+        self.assertEqual(self.finish(output, "--seed", 1).returncode, 1)
+        first = output.read_text().splitlines()
+        self.write_prompts([broken[0], {"id": "fixed", "prompt_token_ids": [1, 2], "max_tokens": 4}, broken[2]])
+        whole = self.folder / "anew.jsonl"
+        self.finish(whole, "--seed", 1)
+        done = self.finish(output, "--resume")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("1 line failed", done.stderr)
+        self.assertIn("2 error lines of earlier runs dropped", done.stderr)
+        self.assertEqual(self.sorted_lines(output), self.sorted_lines(whole))
+        self.assertEqual([name.name for name in self.folder.glob("*.tmp")], [])
+        bad = next(line for line in first if '"id":"bad"' in line)
+        self.assertIn(bad, output.read_text().splitlines())
+        before = output.read_bytes()
+        self.finish(output, "--resume")
+        self.assertEqual(output.read_bytes(), before)
+
+    def test_the_cache_is_in_the_summary(self) -> None:
+        """What came from the prefix cache depends on the run, so it is no part of a line."""
+        prompts: list[Line | str | bytes] = [
+            {"id": str(i), "prompt_token_ids": [5] * 40, "max_tokens": 2} for i in range(9)
+        ]
+        self.write_prompts(prompts)
+        output = self.folder / "cached.jsonl"
+        done = self.finish(output, "--seed", 1)
+        self.assertIn("prompt tokens came from the prefix cache", done.stderr)
+        self.assertNotIn("cached", output.read_text())
+        done = self.finish(output, "--seed", 1, "--overwrite", "--no-enable-prefix-caching")
+        self.assertNotIn("prefix cache", done.stderr)
+
     def test_resume_without_a_file_starts_one(self) -> None:
         """--resume of a file that is not there is a first run."""
         whole = self.whole_run()

@@ -26,10 +26,10 @@ StatusOr<std::vector<int32_t>> TextSession::encode(const Prompt& prompt) const {
         "messages need a chat template, which this model does not have; use prompt");
   }
   const auto& chat = std::get<ChatPrompt>(prompt);
-  return template_->render_ids({.messages_json = chat.messages,
-                                .tools_json = chat.tools,
-                                .extra_json = chat.template_kwargs},
-                               *tokenizer_);
+  const text::ChatRequest request{
+      .messages_json = chat.messages, .tools_json = chat.tools, .extra_json = chat.template_kwargs};
+  RLGEN_RETURN_IF_ERROR(template_->check_arguments(request));
+  return template_->render_ids(request, *tokenizer_);
 }
 
 StatusOr<std::vector<std::vector<int32_t>>> TextSession::bad_word_ids(

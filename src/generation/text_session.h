@@ -26,8 +26,8 @@ class TextSession {
 
   // The ids of a prompt: text as the tokenizer encodes it, with its special tokens; messages
   // through the chat template, with the start of the assistant's turn; ids as they are.
-  // kInvalidArgument for what cannot be encoded or rendered, kNotFound for messages without a chat
-  // template.
+  // kInvalidArgument for what cannot be encoded or rendered and for arguments that the template
+  // never looks at, kNotFound for messages without a chat template.
   StatusOr<std::vector<int32_t>> encode(const Prompt& prompt) const;
 
   // The id sequences of a word to ban: as it starts a text and as it follows a blank.

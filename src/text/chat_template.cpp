@@ -128,6 +128,30 @@ StatusOr<const ChatTemplate::Compiled*> ChatTemplate::choose(const ChatRequest& 
   return &found->second;
 }
 
+Status ChatTemplate::check_arguments(const ChatRequest& request) const {
+  RLGEN_ASSIGN_OR_RETURN(const Compiled* chosen, choose(request));
+  const auto check = [&](const std::string& name, const std::string& argument) {
+    const bool read = rt_template_reads(chosen->handle.get(), rust_bytes(name), name.size());
+    if (read) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the chat template of this model never looks at it; leave it out, or use a "
+                    "model whose template has {}",
+                    argument, name));
+  };
+  if (!request.tools_json.empty() && request.tools_json != "[]") {
+    RLGEN_RETURN_IF_ERROR(check("tools", "tools"));
+  }
+  if (request.extra_json.empty()) return absl::OkStatus();
+  const auto extra = nlohmann::json::parse(request.extra_json, nullptr, false);
+  if (!extra.is_object()) {
+    return absl::InvalidArgumentError("chat_template_kwargs: not a JSON object");
+  }
+  for (const auto& [name, value] : extra.items()) {
+    RLGEN_RETURN_IF_ERROR(check(name, "chat_template_kwargs." + name));
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<std::string> ChatTemplate::render(const ChatRequest& request) const {
   RLGEN_ASSIGN_OR_RETURN(const Compiled* chosen, choose(request));
   const RtRenderRequest rust_request = {.messages = to_rust(request.messages_json),

@@ -51,6 +51,11 @@ class ChatTemplate {
   // and whatever the template refuses or cannot do, with the line in the template.
   StatusOr<std::string> render(const ChatRequest& request) const;
 
+  // kInvalidArgument where the template that would be rendered never looks at "tools", or at one of
+  // the variables of extra_json, that the request gives. Errors of render() for what is no JSON or
+  // an unknown template_name.
+  Status check_arguments(const ChatRequest& request) const;
+
   // The ids of the rendered text. The template writes every special token itself, so the
   // tokenizer adds none.
   StatusOr<std::vector<int32_t>> render_ids(const ChatRequest& request,

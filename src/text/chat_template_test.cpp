@@ -141,5 +141,22 @@ TEST(ChatTemplate, DeepNestingEndsInAnErrorNotACrash) {
   EXPECT_FALSE(endless->render({.messages_json = kHi}).ok());
 }
 
+TEST(ChatTemplateArguments, OnesThatTheTemplateNeverLooksAtAreRefused) {
+  const auto made = ChatTemplate::from_source(
+      "{{ messages[0].tools }}{% if enable_thinking %}think{% endif %}", SpecialTokens{});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const auto error_of = [&](const ChatRequest& request) {
+    return message_of((*made)->check_arguments(request));
+  };
+  EXPECT_EQ(error_of({.messages_json = kHi}), "");
+  EXPECT_EQ(error_of({.messages_json = kHi, .tools_json = "[]"}), "");
+  EXPECT_EQ(error_of({.messages_json = kHi, .extra_json = R"({"enable_thinking":false})"}), "");
+  EXPECT_THAT(error_of({.messages_json = kHi, .tools_json = R"([{"name":"f"}])"}),
+              HasSubstr("tools: the chat template"));
+  EXPECT_THAT(error_of({.messages_json = kHi, .extra_json = R"({"enable_thinkin":true})"}),
+              HasSubstr("chat_template_kwargs.enable_thinkin: the chat template"));
+  EXPECT_THAT(error_of({.messages_json = kHi, .extra_json = "[1]"}), HasSubstr("JSON object"));
+}
+
 }  // namespace
 }  // namespace rlgen::text

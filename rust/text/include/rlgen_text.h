@@ -77,6 +77,8 @@ typedef struct {
 // On code 0 `*made` is the caller's until rt_template_free.
 int32_t rt_template_new(const uint8_t* source, size_t source_len, RtTemplate** made, RtBuffer* out);
 void rt_template_free(RtTemplate* made);
+// Whether some branch of the template looks at the variable `name`.
+bool rt_template_reads(const RtTemplate* made, const uint8_t* name, size_t name_len);
 // `out`: the rendered text.
 int32_t rt_template_render(const RtTemplate* made, const RtRenderRequest* request, RtBuffer* out);
 

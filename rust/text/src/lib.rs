@@ -163,6 +163,17 @@ pub unsafe extern "C" fn rt_template_free(template: *mut ChatTemplate) {
     }
 }
 
+/// # Safety
+/// See include/rlgen_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn rt_template_reads(
+    template: *const ChatTemplate,
+    name: *const u8,
+    name_len: usize,
+) -> bool {
+    text(name, name_len).is_ok_and(|name| (*template).reads(name))
+}
+
 /// Borrowed UTF-8 of the caller.
 #[repr(C)]
 pub struct RtText {

@@ -8,6 +8,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{escape_formatter, AutoEscape, Environment, Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json};
+use std::collections::HashSet;
 use std::fmt;
 
 const NAME: &str = "chat_template";
@@ -30,6 +31,7 @@ pub struct Request<'a> {
 
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    reads: HashSet<String>,
 }
 
 /// The source of an error that the template raised itself.
@@ -47,8 +49,17 @@ impl std::error::Error for Raised {}
 impl ChatTemplate {
     pub fn new(source: &str) -> Result<Self, String> {
         let mut environment = environment()?;
-        environment.add_template_owned(NAME, prepare(source)).map_err(|error| describe(&error))?;
-        Ok(ChatTemplate { environment })
+        let source = prepare(source);
+        let mut reads = names_set_from_themselves(&source);
+        environment.add_template_owned(NAME, source).map_err(|error| describe(&error))?;
+        let template = environment.get_template(NAME).map_err(|error| describe(&error))?;
+        reads.extend(template.undeclared_variables(false));
+        Ok(ChatTemplate { environment, reads })
+    }
+
+    /// True where some branch of the template looks at the variable `name`.
+    pub fn reads(&self, name: &str) -> bool {
+        self.reads.contains(name)
     }
 
     pub fn render(&self, request: &Request) -> Result<String, String> {
@@ -77,6 +88,42 @@ fn prepare(source: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// Names that stand twice in one `{% set %}` or `{% with %}`, like x in `set x = x or []`: the
+/// engine's own analysis takes them for assigned before they are read.
+fn names_set_from_themselves(source: &str) -> HashSet<String> {
+    let mut twice = HashSet::new();
+    for tag in source.split("{%").skip(1).filter_map(|rest| rest.split("%}").next()) {
+        let mut names = variables(tag).into_iter();
+        if !matches!(names.next(), Some("set" | "with")) {
+            continue;
+        }
+        let mut seen = HashSet::new();
+        twice.extend(names.filter(|name| !seen.insert(*name)).map(str::to_string));
+    }
+    twice
+}
+
+/// The identifiers of a tag, in order, without attributes and without what stands in strings.
+fn variables(tag: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = tag;
+    let mut attribute = false;
+    while let Some(first) = rest.chars().next() {
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let length = match first {
+            '"' | '\'' => rest[1..].find(first).map_or(rest.len(), |end| end + 2),
+            c if is_name(c) => rest.find(|c: char| !is_name(c)).unwrap_or(rest.len()),
+            c => c.len_utf8(),
+        };
+        if is_name(first) && !attribute {
+            names.push(&rest[..length]);
+        }
+        attribute = first == '.';
+        rest = &rest[length..];
+    }
+    names
 }
 
 fn environment() -> Result<Environment<'static>, String> {

@@ -144,3 +144,33 @@ fn bad_requests_name_the_part() {
         "chat_template_kwargs.tools: give it as 'tools' of the request"
     );
 }
+
+#[test]
+fn knows_which_variables_are_read() {
+    let reads = |source: &str, name: &str| ChatTemplate::new(source).unwrap().reads(name);
+    for source in [
+        "{{ tools }}",
+        "{% if tools is defined %}x{% endif %}",
+        "{% for tool in tools %}{{ tool.name }}{% endfor %}",
+        "{% if messages[0].tools and tools %}x{% endif %}",
+        "{% macro f(x) %}{{ x }}{{ tools | length }}{% endmacro %}{{ f(1) }}",
+        "{% set tools = tools or [] %}{{ tools }}",
+        "{% set ns = namespace(a=tools) %}{{ ns.a }}",
+        "{% if false %}{% set tools = none %}{% endif %}{{ tools }}",
+        "{% with tools = tools %}{{ tools }}{% endwith %}",
+    ] {
+        assert!(reads(source, "tools"), "{source}");
+    }
+    for source in [
+        "{{ messages[0].tools }}",
+        "{{ messages[0]['tools'] }} tools {# tools #}",
+        "{% set x = 'tools and tools' %}{{ x }}",
+        "{% set tools = none %}{{ tools }}",
+        "{% for tools in messages %}{{ tools }}{% endfor %}",
+        "{% set ns = namespace(tools=1) %}{{ ns.tools }}",
+        "{% set message = {'tools': message.tools} %}",
+    ] {
+        assert!(!reads(source, "tools"), "{source}");
+    }
+    assert!(reads("{% set message = message.tools %}{{ message }}", "message"));
+}

@@ -84,10 +84,13 @@ Status file_error(std::string_view action, std::string_view path, int error_numb
 }
 
 StatusOr<std::string> read_file(const std::string& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return file_error("open", path, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return file_error("read", path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(fmt::format("cannot read {}: it is no regular file", path));
+  }
   return read_all(fd.get(), path, static_cast<std::size_t>(info.st_size));
 }
 

@@ -13,7 +13,8 @@ namespace rlgen {
 // kPermissionDenied for EACCES, kResourceExhausted for a full disk, and so on.
 Status file_error(std::string_view action, std::string_view path, int error_number);
 
-// The whole file. Errors: those of file_error (open, read).
+// The whole file. Errors: those of file_error (open, read); kInvalidArgument when `path` is no
+// regular file, at once: a pipe that nobody writes to is not waited for.
 StatusOr<std::string> read_file(const std::string& path);
 
 // True where both paths lead to one regular file, through links or not.

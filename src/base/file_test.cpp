@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -45,6 +46,15 @@ TEST_F(FileTest, MissingFileIsNamed) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(message_of(result.status()), HasSubstr(path("none")));
   EXPECT_THAT(message_of(result.status()), HasSubstr("No such file"));
+}
+
+TEST_F(FileTest, OnlyRegularFilesAreRead) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& odd : {path("pipe"), folder_}) {
+    const auto result = read_file(odd);
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(message_of(result.status()), HasSubstr(odd + ": it is no regular file"));
+  }
 }
 
 TEST_F(FileTest, FailedWriteLeavesNothingBehind) {

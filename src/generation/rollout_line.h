@@ -58,7 +58,8 @@ struct ScoreLine {
   SamplingParams sampling;  // of key "sampling", with "logprobs_mode" of the line over it
 };
 
-// `object` is a parsed line. kInvalidArgument names a missing or wrong key.
+// `object` is a parsed line. kInvalidArgument names a missing or wrong key, a "schema" that this
+// program does not know among them.
 StatusOr<ScoreLine> read_score_line(const nlohmann::ordered_json& object);
 
 // `object` with the values of `scored` in place of its own: logprobs, logprobs_mode (also inside

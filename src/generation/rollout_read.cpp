@@ -78,15 +78,18 @@ Status read_logprob_count(const ordered_json& object, size_t tokens) {
   return absl::OkStatus();
 }
 
+Status check_schema(const ordered_json& object) {
+  int64_t schema = 0;
+  RLGEN_RETURN_IF_ERROR(read(object, "schema", &schema));
+  if (schema == kRolloutSchema) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("schema is {}; this program reads {}", schema, kRolloutSchema));
+}
+
 StatusOr<StoredLine> read_stored(std::string_view text) {
   RLGEN_ASSIGN_OR_RETURN(const ordered_json object, parse_json_line(text));
   StoredLine line;
-  int64_t schema = 0;
-  RLGEN_RETURN_IF_ERROR(read(object, "schema", &schema));
-  if (schema != kRolloutSchema) {
-    return absl::InvalidArgumentError(
-        fmt::format("schema is {}; this program reads {}", schema, kRolloutSchema));
-  }
+  RLGEN_RETURN_IF_ERROR(check_schema(object));
   RLGEN_RETURN_IF_ERROR(read(object, "id", &line.id));
   RLGEN_RETURN_IF_ERROR(read(object, "run_seed", &line.run_seed));
   std::string finish;
@@ -123,6 +126,7 @@ StatusOr<StoredLine> read_stored_line(std::string_view text) {
 
 StatusOr<ScoreLine> read_score_line(const ordered_json& object) {
   ScoreLine line;
+  if (object.contains("schema")) RLGEN_RETURN_IF_ERROR(check_schema(object));
   if (const auto id = object.find("id"); id != object.end()) {
     line.id = id->is_string() ? id->get<std::string>() : to_json_text(*id);
   }

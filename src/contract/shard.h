@@ -25,7 +25,7 @@ struct ShardSpec {
   std::string model;                     // Hugging Face folder
   int32_t num_threads = 0;               // 0: every usable CPU
   std::string isa = "auto";              // auto | scalar | avx2 | avx512 | neon
-  std::string dtype = "auto";            // auto: weights stay in the checkpoint's types
+  std::string dtype = "auto";            // of the weights; auto: each keeps the checkpoint's type
   std::string kv_cache_dtype = "auto";   // auto: the profile's type (float32)
   int64_t kv_cache_memory_bytes = 0;     // 0: a share of free memory, bounded by need
   int32_t block_size = 16;               // keys per KV block, a multiple of 16
@@ -62,7 +62,8 @@ struct ShardCapabilities {
 struct ShardHealth {
   bool serving = false;
   bool paused = false;
-  int64_t steps = 0;  // grows while the shard makes progress
+  int64_t steps = 0;     // done
+  int64_t progress = 0;  // grows while the shard computes, within a step too
 };
 
 // Counters since start and gauges of now.

@@ -57,7 +57,9 @@ EngineCore::EngineCore(const EngineOptions& options, EngineParts parts, BlockAll
       allocator_(std::move(allocator)),
       scheduler_(schedule_limits(options_), &allocator_),
       pool_(options_.num_threads),
-      scratch_(size_t(pool_.num_threads())) {}
+      scratch_(size_t(pool_.num_threads())) {
+  batch_.progress = &progress_;
+}
 
 void EngineCore::submit(SequenceRequest request) {
   const SequenceId id = request.id;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,6 +67,8 @@ class EngineCore {
   const std::shared_ptr<const models::WeightSet>& weights() const { return weights_; }
   ShardMetrics metrics() const;
   int64_t steps() const { return steps_; }
+  // Grows while the engine computes, layer by layer. Any thread.
+  int64_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
   // One row whose logits are wanted, and what came of it.
@@ -109,6 +112,7 @@ class EngineCore {
   std::vector<SampleScratch> scratch_;  // one per thread
   EventBatch events_;
 
+  std::atomic<int64_t> progress_{0};
   int64_t steps_ = 0;  // with at least one row
   int64_t generated_tokens_ = 0;
   int64_t prompt_tokens_ = 0;

@@ -171,6 +171,16 @@ TEST(EngineCore, OptionsOutOfRangeAreNamed) {
   EXPECT_NE(message_of(status).find("max_num_batched_tokens is -3"), std::string::npos) << status;
 }
 
+TEST(EngineCore, ProgressGrowsWithinAStep) {
+  const Loaded loaded = load_checkpoint("llama");
+  Bench bench(loaded);
+  bench.core->submit(make_request(1, some_ids(20, 160, 1), 4));
+  EXPECT_EQ(bench.core->progress(), 0);
+  bench.core->step(Admission::kAll);
+  EXPECT_EQ(bench.core->progress(), loaded.model.decoder.spec.layers);
+  EXPECT_EQ(bench.core->steps(), 1);
+}
+
 TEST(EngineCore, WithoutWeightsRequestsAreRefusedByName) {
   const Loaded loaded = load_checkpoint("llama");
   Collector sink;

@@ -225,7 +225,10 @@ void Engine::do_set_weights(std::shared_ptr<const models::WeightSet> weights, Kv
 
 ShardHealth Engine::health() const {
   std::lock_guard lock(mutex_);
-  return {.serving = !mailbox_.closed() && has_weights_, .paused = paused_, .steps = steps_};
+  return {.serving = !mailbox_.closed() && has_weights_,
+          .paused = paused_,
+          .steps = steps_,
+          .progress = core_->progress()};
 }
 
 ShardMetrics Engine::metrics() const {

@@ -70,7 +70,7 @@ class Engine final : private EventSink {
   EventSink* const sink_;
   Mailbox mailbox_;
 
-  // The engine's thread only.
+  // The engine's thread only, but for EngineCore::progress.
   std::unique_ptr<EngineCore> core_;
   Gate gate_;
 

@@ -23,7 +23,7 @@ struct FakeShardState {
   std::vector<SequenceRequest> requests;  // guarded by mutex
   std::vector<SequenceId> cancelled;      // guarded by mutex
   ShardHealth health{.serving = true};    // guarded by mutex
-  bool count_steps = true;                // false: steps stand still
+  bool computes = true;                   // false: its progress stands still
 
   std::vector<SequenceRequest> seen() {
     const std::lock_guard lock(mutex);
@@ -66,7 +66,7 @@ class FakeShard final : public ShardClient {
   ShardCapabilities capabilities() override { return {}; }
   ShardHealth health() override {
     const std::lock_guard lock(state_->mutex);
-    if (state_->count_steps) ++state_->health.steps;
+    if (state_->computes) ++state_->health.progress;
     return state_->health;
   }
   ShardMetrics metrics() override { return {.running = 1, .generated_tokens = 10}; }

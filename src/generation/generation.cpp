@@ -254,10 +254,10 @@ Status Generation::check_progress() {
     const std::lock_guard lock(mutex_);
     Shard& shard = shards_[i];
     const Clock::TimePoint now = options_.clock->now();
-    if (shard.in_flight == 0 || health.paused || health.steps != shard.last_steps) {
+    if (shard.in_flight == 0 || health.paused || health.progress != shard.last_seen) {
       shard.last_progress = now;
     }
-    shard.last_steps = health.steps;
+    shard.last_seen = health.progress;
     if (shard.in_flight == 0) continue;
     if (!health.serving) {
       return absl::UnavailableError(
@@ -265,7 +265,7 @@ Status Generation::check_progress() {
     }
     if (now - shard.last_progress > options_.stall_timeout) {
       return absl::DeadlineExceededError(fmt::format(
-          "shard {} made no step for {} s with {} sequences in flight", i,
+          "shard {} computed nothing for {} s with {} sequences in flight", i,
           std::chrono::duration_cast<std::chrono::seconds>(options_.stall_timeout).count(),
           shard.in_flight));
     }

@@ -27,8 +27,8 @@ using BadWordResolver =
     std::function<StatusOr<std::vector<std::vector<int32_t>>>(const std::string& word)>;
 
 struct GenerationOptions {
-  // A shard with work that makes no step for that long is taken for dead. One step of a large
-  // model on a slow machine takes seconds.
+  // A shard with work whose ShardHealth::progress stands still for that long is taken for dead. A
+  // step may last longer, on a slow machine much longer: it is the layers that count.
   std::chrono::milliseconds stall_timeout{300'000};
   BadWordResolver bad_words;     // empty: words to ban are refused, ids are not
   std::unique_ptr<Clock> clock;  // empty: the system's
@@ -87,9 +87,9 @@ class Generation final : private EventSink {
   // Ends the sequences with "abort"; each still gives its rollout. Ids not in flight are ignored.
   Status cancel(std::span<const SequenceId> ids);
 
-  // For whoever waits: OK while every shard that has work is serving and makes steps, or is paused.
-  // kUnavailable for a shard that does not serve, kDeadlineExceeded for one that made no step for
-  // the stall timeout. Call it at least every few seconds.
+  // For whoever waits: OK while every shard that has work is serving and computes, or is paused.
+  // kUnavailable for a shard that does not serve, kDeadlineExceeded for one that computed nothing
+  // for the stall timeout. Call it at least every few seconds.
   Status check_progress();
 
   // Sums over all shards.
@@ -103,7 +103,7 @@ class Generation final : private EventSink {
   struct Shard {
     std::unique_ptr<ShardClient> client;
     int64_t in_flight = 0;
-    int64_t last_steps = -1;
+    int64_t last_seen = -1;  // of its progress
     Clock::TimePoint last_progress;
   };
   struct Flight {

@@ -263,7 +263,7 @@ TEST_F(GenerationTest, AShardThatRefusesLeavesNothingBehind) {
 
 TEST_F(GenerationTest, AStalledShardAndADeadOneAreFound) {
   state_->script = nullptr;
-  state_->count_steps = false;
+  state_->computes = false;
   auto clock = std::make_unique<ManualClock>();
   ManualClock* const time = clock.get();
   GenerationOptions options;
@@ -277,6 +277,12 @@ TEST_F(GenerationTest, AStalledShardAndADeadOneAreFound) {
   time->advance(seconds(9));
   EXPECT_TRUE(generation->check_progress().ok());
   time->advance(seconds(2));
+  state_->computes = true;  // within a step that is not done
+  EXPECT_TRUE(generation->check_progress().ok());
+  time->advance(seconds(11));
+  EXPECT_TRUE(generation->check_progress().ok());
+  state_->computes = false;
+  time->advance(seconds(11));
   EXPECT_EQ(generation->check_progress().code(), absl::StatusCode::kDeadlineExceeded);
   state_->health.serving = false;
   EXPECT_EQ(generation->check_progress().code(), absl::StatusCode::kUnavailable);

@@ -244,6 +244,7 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
     const DecoderSlots::Layer& slots = decoder.slots.layers[size_t(layer)];
     norm(step, workspace->hidden.data(), rows, slots.input_norm, workspace->normed.data());
     project_heads(step, layer, slots);
+    if (batch.progress != nullptr) batch.progress->fetch_add(1, std::memory_order_relaxed);
     const bool last = layer + 1 == spec.layers;
     if (last && batch.wanted_rows.empty()) return;
     attend(step, layer);

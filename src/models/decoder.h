@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,7 +24,8 @@ struct BatchSequence {
 struct StepBatch {
   std::vector<int32_t> token_ids;  // [rows]
   std::vector<BatchSequence> sequences;
-  std::vector<int32_t> wanted_rows;  // rows whose logits are wanted, ascending, each once
+  std::vector<int32_t> wanted_rows;          // rows whose logits are wanted, ascending, each once
+  std::atomic<int64_t>* progress = nullptr;  // where given, grows by one with each layer
 };
 
 // Slots of the name table that the forward pass reads, looked up once.

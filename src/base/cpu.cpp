@@ -1,6 +1,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -146,6 +147,10 @@ std::optional<double> cgroup_cpu_limit(const std::string& self_cgroup,
     }
   }
   return limit;
+}
+
+int machine_cpus() {
+  return std::max({1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), usable_cpus()});
 }
 
 int usable_cpus() {

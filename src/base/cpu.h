@@ -31,6 +31,9 @@ CacheSizes read_cache_sizes(const std::string& cpu_folder = "/sys/devices/system
 std::optional<double> cgroup_cpu_limit(const std::string& self_cgroup = "/proc/self/cgroup",
                                        const std::string& cgroup_root = "/sys/fs/cgroup");
 
+// CPUs of this machine that are switched on, whether or not this process may use them. At least 1.
+int machine_cpus();
+
 // How many threads can run at once: the CPUs of the calling thread's affinity mask, and not more
 // than the control group's limit rounded up. At least 1.
 int usable_cpus();

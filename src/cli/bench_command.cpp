@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/local/local_launcher.h"
+#include "backends/local/shard_options.h"
 #include "base/file.h"
 #include "cli/bench/machine_limits.h"
 #include "cli/bench/shard_timing.h"
@@ -57,9 +58,10 @@ class Bench {
 
  private:
   Status start() {
-    RLGEN_ASSIGN_OR_RETURN(
-        const models::Model model,
-        models::open_model(options_.engine.spec.model, options_.engine.spec.max_model_len));
+    const ShardSpec& spec = options_.engine.spec;
+    RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(spec));
+    RLGEN_ASSIGN_OR_RETURN(const models::Model model,
+                           models::open_model(spec.model, spec.max_model_len, dtype));
     models::NameTable table = *model.decoder.table;
     RLGEN_RETURN_IF_ERROR(models::resolve_layout(model.tensors.manifest(), &table));
     RLGEN_ASSIGN_OR_RETURN(shard_, backends::LocalLauncher().start(options_.engine.spec, timer_));

@@ -10,6 +10,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/cpu.h"
 #include "base/edit_distance.h"
 #include "base/utf8.h"
 #include "cli/sampling_options.h"
@@ -130,8 +131,9 @@ CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
 void add_engine_options(CLI::App* app, EngineOptions* options) {
   add_model_options(app, options)->required();
   ShardSpec& spec = options->spec;
-  app->add_option("--threads", spec.num_threads, "threads (0: every usable CPU)")
-      ->check(at_least(0));
+  const int most_threads = machine_cpus();
+  app->add_option("--threads", spec.num_threads, "threads (every usable CPU)")
+      ->check(CLI::Range(1, most_threads, fmt::format("INT from 1 to {}", most_threads)));
   app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, neon")
       ->capture_default_str();
   app->add_option("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes,

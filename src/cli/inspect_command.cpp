@@ -80,11 +80,12 @@ Status add_text(const std::string& folder, ordered_json* out) {
   return absl::OkStatus();
 }
 
-Status add_tensors(const models::Model& model, bool checksums, ordered_json* out) {
+Status add_tensors(const ShardSpec& shard, const models::Model& model, bool checksums,
+                   ordered_json* out) {
   auto list = ordered_json::array();
   std::vector<ManifestEntry> digests;
   if (checksums) {
-    RLGEN_ASSIGN_OR_RETURN(digests, backends::served_checksums(model.path));
+    RLGEN_ASSIGN_OR_RETURN(digests, backends::served_checksums(shard));
   }
   for (const models::StoredTensor& tensor : model.tensors.tensors()) {
     ordered_json entry = {{"name", tensor.name},
@@ -121,14 +122,14 @@ void print_text(const ordered_json& facts) {
 
 StatusOr<int> run_inspect(const InspectOptions& options) {
   const ShardSpec& shard = options.engine.spec;
+  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(shard));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(shard.model, shard.max_model_len));
-  RLGEN_RETURN_IF_ERROR(backends::check_dtype(shard.dtype, model));
+                         models::open_model(shard.model, shard.max_model_len, dtype));
   ordered_json facts = model_json(model);
   RLGEN_RETURN_IF_ERROR(add_weights(model, &facts));
   RLGEN_RETURN_IF_ERROR(add_kv(shard, model, &facts));
   RLGEN_RETURN_IF_ERROR(add_text(model.path, &facts));
-  if (options.tensors) RLGEN_RETURN_IF_ERROR(add_tensors(model, options.checksums, &facts));
+  if (options.tensors) RLGEN_RETURN_IF_ERROR(add_tensors(shard, model, options.checksums, &facts));
   if (options.json) {
     fmt::print("{}\n", facts.dump(2));
   } else {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/option_words.h"
 #include "cli/say.h"
 
 namespace rlgen::cli {
@@ -40,8 +41,9 @@ int run_arguments(const std::vector<std::string>& arguments) {
   }
   const StatusOr<int> code = run(std::get<Command>(*parsed));
   if (code.ok()) return *code;
-  const bool usage = code.status().code() == absl::StatusCode::kAlreadyExists;
-  return report(code.status(), usage ? kExitUsage : kExitFailed);
+  const Status& error = code.status();
+  const bool usage = error.code() == absl::StatusCode::kAlreadyExists || is_option_error(error);
+  return report(in_option_words(error), usage ? kExitUsage : kExitFailed);
 }
 
 // A stream that was closed by the caller would leave its number to the next file that is opened,

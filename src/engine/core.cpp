@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/spec_error.h"
 #include "engine/stop_rules.h"
 
 namespace rlgen::engine {
@@ -12,8 +13,8 @@ namespace {
 
 Status check_option(std::string_view name, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} is {}; it must be from {} to {}", name, value, low, high));
+  return spec_error(name, absl::InvalidArgumentError(fmt::format(
+                              "{} is {}; it must be from {} to {}", name, value, low, high)));
 }
 
 Status check_options(const EngineOptions& options, const models::DecoderSpec& spec) {

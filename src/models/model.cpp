@@ -8,6 +8,7 @@
 #include "models/json_document.h"
 #include "models/model_digest.h"
 #include "models/registry.h"
+#include "models/rounding.h"
 #include "models/stop_ids.h"
 
 namespace rlgen::models {
@@ -36,7 +37,8 @@ Status check_aliases(const SafetensorsFolder& tensors, const NameTable& table) {
 
 }  // namespace
 
-StatusOr<Model> open_model(const std::string& model, int32_t max_model_len) {
+StatusOr<Model> open_model(const std::string& model, int32_t max_model_len,
+                           std::optional<DType> dtype) {
   RLGEN_ASSIGN_OR_RETURN(const std::string path, resolve_model_path(model));
   const std::string file = path + "/config.json";
   RLGEN_ASSIGN_OR_RETURN(const nlohmann::json document, read_json_file(file));
@@ -45,11 +47,14 @@ StatusOr<Model> open_model(const std::string& model, int32_t max_model_len) {
   RLGEN_ASSIGN_OR_RETURN(spec.eos_token_ids, read_stop_ids(path, document, spec.vocab_rows));
   RLGEN_ASSIGN_OR_RETURN(SafetensorsFolder tensors, SafetensorsFolder::open(path));
   auto table = std::make_shared<NameTable>(config.family->names(spec));
+  table->dtype = dtype;
   if (Status fits = resolve_layout(tensors.manifest(), table.get()); !fits.ok()) {
     return annotate(fits, path);
   }
   RLGEN_RETURN_IF_ERROR(check_aliases(tensors, *table));
-  const std::string digest = model_digest(spec, *table);
+  const bool rounds = dtype && loses_bits(tensors, *dtype);
+  if (rounds) RLGEN_RETURN_IF_ERROR(check_range(tensors, *dtype));
+  const std::string digest = model_digest(spec, *table, rounds ? dtype : std::nullopt);
   const std::vector<int32_t> stop_ids = spec.eos_token_ids;
   return Model{path,
                make_decoder(std::move(spec), std::move(table)),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,10 @@ StatusOr<std::string> resolve_model_path(const std::string& model);
 // Opens a checkpoint. `max_model_len` 0 takes the model's own. The name table comes with its layout
 // resolved from the types in the file. Errors name file and dotted config key or tensor; a key that
 // changes the arithmetic and is not implemented is kUnimplemented. A tied model whose file has an
-// lm_head that differs from its embedding is kInvalidArgument.
-StatusOr<Model> open_model(const std::string& model, int32_t max_model_len);
+// lm_head that differs from its embedding is kInvalidArgument. With `dtype` every weight will be
+// rounded to it once, to nearest even, when it is loaded; the digest says so where that can change
+// a weight, and a weight that the type cannot hold is kInvalidArgument with its tensor.
+StatusOr<Model> open_model(const std::string& model, int32_t max_model_len,
+                           std::optional<DType> dtype = std::nullopt);
 
 }  // namespace rlgen::models

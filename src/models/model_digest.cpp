@@ -33,9 +33,11 @@ std::string describe(const DecoderSpec& spec) {
 
 }  // namespace
 
-std::string model_digest(const DecoderSpec& spec, const NameTable& table) {
+std::string model_digest(const DecoderSpec& spec, const NameTable& table,
+                         std::optional<DType> rounded) {
   DigestStream stream;
   stream.update(describe(spec));
+  if (rounded) stream.update(fmt::format("weights rounded to {}\n", torch_name(*rounded)));
   for (const WeightEntry& entry : table.entries) {
     stream.update(fmt::format("{} {}\n", entry.name, entry.shape.to_string()));
   }

@@ -118,5 +118,24 @@ TEST(ModelDigest, ChangesWithWhatDecidesBits) {
   EXPECT_NE(model_digest(model->decoder.spec, other), model->digest);
 }
 
+TEST(OpenModel, ATypeForTheWeights) {
+  const auto open = [](const std::string& name, std::optional<DType> dtype) {
+    auto model = open_model(folder_of_fixture(name), 0, dtype);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return *std::move(model);
+  };
+  const Model plain = open("llama", std::nullopt);
+  const Model rounded = open("llama", DType::kBFloat16);
+  EXPECT_NE(rounded.digest, plain.digest);
+  EXPECT_NE(open("llama", DType::kFloat16).digest, rounded.digest);
+  EXPECT_EQ(open("llama", DType::kFloat32).digest, plain.digest);
+  const Model half = open("llama_tied", std::nullopt);
+  EXPECT_EQ(open("llama_tied", DType::kBFloat16).digest, half.digest);
+  EXPECT_EQ(open("llama_tied", DType::kFloat32).digest, half.digest);
+  const int32_t head = rounded.decoder.slots.head;
+  EXPECT_EQ(rounded.decoder.table->slots[size_t(head)].dtype, DType::kBFloat16);
+  EXPECT_LT(rounded.decoder.table->total_bytes, plain.decoder.table->total_bytes);
+}
+
 }  // namespace
 }  // namespace rlgen::models

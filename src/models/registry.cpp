@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "contract/spec_error.h"
 #include "models/families/dense.h"
 
 namespace rlgen::models {
@@ -41,9 +42,11 @@ StatusOr<int32_t> context_in_force(const ConfigReader& config, const RotaryParam
   if (max_model_len == 0) return rotary.max_position;
   const int32_t longest = longest_context(rotary);
   if (max_model_len >= 1 && max_model_len <= longest) return max_model_len;
-  return absl::InvalidArgumentError(
-      fmt::format("max_model_len is {}, but {} allows 1 to {} (max_position_embeddings is {})",
-                  max_model_len, config.file(), longest, rotary.max_position));
+  return spec_error(
+      "max_model_len",
+      absl::InvalidArgumentError(
+          fmt::format("max_model_len is {}, but {} allows 1 to {} (max_position_embeddings is {})",
+                      max_model_len, config.file(), longest, rotary.max_position)));
 }
 
 }  // namespace

@@ -60,8 +60,12 @@ void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, i
   std::byte* base = region + slot.offset;
   const int64_t first = entry.row + row;
   if (slot.kind == SlotKind::kVector) {
-    convert(source, dtype, rows, slot.dtype, base + first * size_of(slot.dtype));
-    return;
+    std::byte* const out = base + first * size_of(slot.dtype);
+    const DType rounded = table.dtype.value_or(dtype);
+    if (rounded == dtype) return convert(source, dtype, rows, slot.dtype, out);
+    std::vector<std::byte> held(size_t(rows) * size_t(size_of(rounded)));
+    convert(source, dtype, rows, rounded, held.data());
+    return convert(held.data(), rounded, rows, slot.dtype, out);
   }
   if (dtype == slot.dtype) {
     kernels::pack_rows(base, slot.dtype, slot.n, slot.k, first, rows, source);

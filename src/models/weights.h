@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,9 @@ struct NameTable {
   std::vector<WeightSlot> slots;     // offsets set once dtypes are known (resolve_layout)
   std::vector<WeightEntry> entries;  // sorted by name, each name once
   size_t total_bytes = 0;            // of the region, set by resolve_layout
+  // The type that every weight is rounded to when it arrives, and matrices are held in; unset: each
+  // keeps the type it came in.
+  std::optional<DType> dtype;
 
   const WeightEntry* find(std::string_view name) const;  // null when there is none
   int32_t slot_index(std::string_view slot) const;       // -1 when there is none
@@ -57,15 +61,16 @@ struct NameTable {
 // part of a table, passed over wherever a manifest is matched.
 bool is_ignorable_tensor(std::string_view name);
 
-// Sets dtype, offset and bytes of each slot from the types in `manifest` (all entries of one matrix
-// slot must agree). kInvalidArgument names each missing, surplus, repeated and mis-shaped tensor
-// with both values; kUnimplemented a type that is no weight type or that differs within a slot.
+// Sets dtype, offset and bytes of each slot from the table's dtype or else the types in `manifest`
+// (all entries of one matrix slot must then agree). kInvalidArgument names each missing, surplus,
+// repeated and mis-shaped tensor with both values; kUnimplemented a type that is no weight type or
+// that differs within a slot.
 Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* table);
 
 // Puts rows (of a vector: elements) [row, row + rows) of the tensor `entry` into a region laid out
 // by `table`. `source` holds them as `dtype`, dense, at any alignment; a type other than the
-// matrix slot's is converted (through float32, rounded to nearest even). Threads may write
-// different rows at once.
+// matrix slot's is converted (through float32, rounded to nearest even); elements of a vector are
+// rounded to the table's dtype, where it has one. Threads may write different rows at once.
 void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
                 int64_t rows, const std::byte* source, std::byte* region);
 

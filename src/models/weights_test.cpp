@@ -209,5 +209,30 @@ TEST(WeightSet, ShowsMatricesAndVectors) {
   EXPECT_EQ(weights.serial(), 9u);
 }
 
+TEST(Layout, ATypeForAllWeights) {
+  NameTable table = dense_names(small_spec());
+  table.dtype = DType::kBFloat16;
+  auto manifest = manifest_of(table, DType::kFloat32);
+  // Without it, the three would have to agree.
+  at(manifest, "model.layers.0.self_attn.k_proj.weight").dtype = DType::kFloat16;
+  ASSERT_TRUE(resolve_layout(manifest, &table).ok());
+  for (const WeightSlot& slot : table.slots) {
+    EXPECT_EQ(slot.dtype, slot.kind == SlotKind::kMatrix ? DType::kBFloat16 : DType::kFloat32);
+  }
+  std::vector<std::byte> region(table.total_bytes);
+  const float third = 1.0f / 3.0f;
+  const float rounded = float_from_bf16(bf16_from_float(third));
+  for (const std::string name : {"model.norm.weight", "model.layers.0.mlp.down_proj.weight"}) {
+    const WeightEntry& entry = *table.find(name);
+    const std::vector<float> sent(size_t(entry.shape.num_elements()), third);
+    const auto* const bytes = reinterpret_cast<const std::byte*>(sent.data());
+    write_rows(table, entry, DType::kFloat32, 0, entry.shape[0], bytes, region.data());
+    std::vector<float> back(sent.size());
+    read_rows(table, entry, DType::kFloat32, 0, entry.shape[0], region.data(),
+              reinterpret_cast<std::byte*>(back.data()));
+    EXPECT_EQ(back, std::vector<float>(sent.size(), rounded)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace rlgen::models

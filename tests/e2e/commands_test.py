@@ -119,9 +119,19 @@ class Inspect(CommandLineTest):
         self.assertIn("model.embed_tokens.weight", plain.stdout)
 
     def test_dtype(self) -> None:
-        """A type that the checkpoint does not have is refused, not ignored."""
-        result = self.run_rlgen("inspect", "--model", TEXT, "--dtype", "float16")
-        self.assert_one_error(result, 1, "float16")
+        """Another type for the weights: other bytes in memory, and another digest where that rounds."""
+        facts = {}
+        for dtype in ("auto", "float32", "float16"):
+            result = self.run_rlgen(
+                "inspect", "--model", TEXT, "--dtype", dtype, "--json", "--tensors", "--checksums"
+            )
+            self.assertEqual(result.code, 0, result.stderr)
+            facts[dtype] = json.loads(result.stdout)
+        self.assertEqual(facts["float32"]["numerics"], facts["auto"]["numerics"])
+        self.assertNotEqual(facts["float16"]["numerics"], facts["auto"]["numerics"])
+        self.assertLess(facts["float16"]["weight_bytes"], facts["float32"]["weight_bytes"])
+        digests = {dtype: facts[dtype]["tensors"][0]["digest"] for dtype in facts}
+        self.assertNotEqual(digests["float16"], digests["float32"])
 
 
 class Speed(CommandLineTest):

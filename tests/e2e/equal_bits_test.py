@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import unittest
 
 from harness import CommandLineTest, Line
@@ -40,7 +41,7 @@ class EqualBits(CommandLineTest):
         others = {
             "single": ("--max-num-seqs", 1),
             "chunks": ("--max-num-batched-tokens", 17, "--max-num-seqs", 9, "--block-size", 32),
-            "threads": ("--threads", 2),
+            "threads": ("--threads", min(2, os.cpu_count() or 1)),
             "scalar": ("--isa", "scalar"),
             "tight": ("--kv-cache-memory-bytes", 512 * 16 * 12),
         }

@@ -56,9 +56,9 @@ Status load(const models::Model& model, int32_t num_threads, WeightSink& sink) {
 StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec& spec,
                                                                  EventSink& sink) {
   RLGEN_ASSIGN_OR_RETURN(const MachineChoice machine, choose_machine(spec));
+  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(spec.model, spec.max_model_len));
-  RLGEN_RETURN_IF_ERROR(check_dtype(spec.dtype, model));
+                         models::open_model(spec.model, spec.max_model_len, dtype));
   RLGEN_ASSIGN_OR_RETURN(const kernels::KvLayout layout,
                          choose_kv_layout(spec, model.decoder.spec));
   TextSide text;
@@ -96,8 +96,9 @@ StatusOr<std::unique_ptr<ShardClient>> LocalLauncher::start(const ShardSpec& spe
   return start_local(spec, sink);
 }
 
-StatusOr<std::vector<ManifestEntry>> served_checksums(const std::string& model_name) {
-  RLGEN_ASSIGN_OR_RETURN(const models::Model model, models::open_model(model_name, 0));
+StatusOr<std::vector<ManifestEntry>> served_checksums(const ShardSpec& spec) {
+  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model, models::open_model(spec.model, 0, dtype));
   LocalShard shard({}, model.decoder.table, make_system_clock());
   RLGEN_RETURN_IF_ERROR(load(model, usable_cpus(), shard));
   return shard.served_checksums();

@@ -37,7 +37,7 @@ class LocalLauncher final : public ShardLauncher {
 };
 
 // Loads a checkpoint into memory as a shard would and gives the digest of every tensor as it would
-// be served. Errors: those of opening and loading.
-StatusOr<std::vector<ManifestEntry>> served_checksums(const std::string& model);
+// be served. Of `spec` the model and the dtype count. Errors: those of opening and loading.
+StatusOr<std::vector<ManifestEntry>> served_checksums(const ShardSpec& spec);
 
 }  // namespace rlgen::backends

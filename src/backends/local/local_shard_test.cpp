@@ -115,7 +115,7 @@ TEST(LocalShard, ChecksumsAreThoseOfTheFile) {
   for (const char* name :
        {"llama", "llama_fp16", "llama_tied", "llama_sharded", "qwen2", "qwen3"}) {
     const std::string path = std::string("tests/fixtures/checkpoints/") + name;
-    const auto served = served_checksums(path);
+    const auto served = served_checksums({.model = path});
     ASSERT_TRUE(served.ok()) << served.status();
     const auto model = *models::open_model(path, 0);
     EXPECT_EQ(served->size(), model.tensors.tensors().size());
@@ -136,16 +136,27 @@ TEST(LocalShard, BadOptionsAreNamed) {
   expect_error([](auto& s) { s.model = "/no/such/folder"; }, "/no/such/folder");
   expect_error([](auto& s) { s.num_threads = -4; }, "num_threads is -4");
   expect_error([](auto& s) { s.isa = "sse"; }, "isa");
-  expect_error([](auto& s) { s.dtype = "bfloat16"; }, "dtype is 'bfloat16'");
+  expect_error([](auto& s) { s.dtype = "int8"; }, "dtype is 'int8'");
   expect_error([](auto& s) { s.kv_cache_dtype = "int8"; }, "kv_cache_dtype is 'int8'");
   expect_error([](auto& s) { s.block_size = 8; }, "block_size is 8");
   expect_error([](auto& s) { s.max_num_seqs = 0; }, "max_num_seqs is 0");
   expect_error([](auto& s) { s.max_num_batched_tokens = 0; }, "max_num_batched_tokens is 0");
   expect_error([](auto& s) { s.kv_cache_memory_bytes = 100; }, "kv_cache_memory_bytes is 100");
   expect_error([](auto& s) { s.max_model_len = -1; }, "max_model_len");
-  ShardSpec same = spec_of();
-  same.dtype = "float32";
-  EXPECT_TRUE(LocalLauncher().start(same, sink).ok());
+}
+
+TEST(LocalShard, WeightsInAnotherTypeAreAnotherModel) {
+  Sink sink;
+  const auto info_of = [&](const std::string& dtype) {
+    ShardSpec spec = spec_of();
+    spec.dtype = dtype;
+    return *(*LocalLauncher().start(spec, sink))->info();
+  };
+  const ShardInfo same = info_of("float32");
+  const ShardInfo half = info_of("bfloat16");
+  EXPECT_EQ(same.numerics, info_of("auto").numerics);
+  EXPECT_NE(half.numerics.model_digest, same.numerics.model_digest);
+  EXPECT_LT(half.weight_bytes, same.weight_bytes);
 }
 
 TEST(LocalShard, TheTextSideGivesVocabularyAndWatchers) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/cpu.h"
+#include "contract/spec_error.h"
 #include "tensor/dtype.h"
 
 namespace rlgen::backends {
@@ -17,29 +18,26 @@ constexpr int32_t kLargestBlock = 1024;
 
 StatusOr<MachineChoice> choose_machine(const ShardSpec& spec) {
   if (spec.num_threads < 0 || spec.num_threads > kMostThreads) {
-    return absl::InvalidArgumentError(
-        fmt::format("num_threads is {}; use 1 to {}, or 0 for every usable CPU ({} here)",
-                    spec.num_threads, kMostThreads, usable_cpus()));
+    return spec_error("num_threads", absl::InvalidArgumentError(fmt::format(
+                                         "num_threads is {}; use 1 to {}, or 0 for every usable "
+                                         "CPU ({} here)",
+                                         spec.num_threads, kMostThreads, usable_cpus())));
   }
   MachineChoice choice;
   const auto table = kernels::select_kernels(spec.isa);
-  if (!table.ok()) return annotate(table.status(), "isa");
+  if (!table.ok()) return spec_error("isa", table.status());
   choice.kernels = *table;
   choice.num_threads = spec.num_threads > 0 ? spec.num_threads : usable_cpus();
   return choice;
 }
 
-Status check_dtype(const std::string& dtype, const models::Model& model) {
-  if (dtype == "auto") return absl::OkStatus();
-  for (const models::WeightSlot& slot : model.decoder.table->slots) {
-    if (slot.kind == models::SlotKind::kMatrix && torch_name(slot.dtype) != dtype) {
-      return absl::UnimplementedError(fmt::format(
-          "dtype is '{}' and the checkpoint holds {} as {}; use 'auto', which keeps the "
-          "checkpoint's types",
-          dtype, slot.name, torch_name(slot.dtype)));
-    }
-  }
-  return absl::OkStatus();
+StatusOr<std::optional<DType>> choose_dtype(const ShardSpec& spec) {
+  if (spec.dtype == "auto") return std::optional<DType>();
+  const auto dtype = parse_torch_dtype(spec.dtype);
+  if (dtype && is_weight_type(*dtype)) return dtype;
+  return spec_error("dtype",
+                    absl::InvalidArgumentError(fmt::format(
+                        "dtype is '{}'; use auto, float32, bfloat16 or float16", spec.dtype)));
 }
 
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
@@ -47,12 +45,14 @@ StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
   const std::string name = spec.kv_cache_dtype == "auto" ? "float32" : spec.kv_cache_dtype;
   const auto dtype = parse_torch_dtype(name);
   if (!dtype || !is_weight_type(*dtype)) {
-    return absl::InvalidArgumentError(
-        fmt::format("kv_cache_dtype is '{}'; use auto, float32, bfloat16 or float16", name));
+    return spec_error("kv_cache_dtype",
+                      absl::InvalidArgumentError(fmt::format(
+                          "kv_cache_dtype is '{}'; use auto, float32, bfloat16 or float16", name)));
   }
   if (spec.block_size < 16 || spec.block_size > kLargestBlock || spec.block_size % 16 != 0) {
-    return absl::InvalidArgumentError(fmt::format(
-        "block_size is {}; use a multiple of 16 from 16 to {}", spec.block_size, kLargestBlock));
+    return spec_error("block_size", absl::InvalidArgumentError(fmt::format(
+                                        "block_size is {}; use a multiple of 16 from 16 to {}",
+                                        spec.block_size, kLargestBlock)));
   }
   kernels::KvLayout layout;
   layout.dtype = *dtype;
@@ -70,16 +70,20 @@ StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout
   const int64_t blocks = (int64_t(max_model_len) + layout.block_size - 1) / layout.block_size;
   const int64_t one = blocks * block;
   if (spec.kv_cache_memory_bytes < 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("kv_cache_memory_bytes is {}; use a number of bytes, or 0 to have it chosen",
-                    spec.kv_cache_memory_bytes));
+    return spec_error("kv_cache_memory_bytes",
+                      absl::InvalidArgumentError(fmt::format(
+                          "kv_cache_memory_bytes is {}; use a number of bytes, or 0 to have it "
+                          "chosen",
+                          spec.kv_cache_memory_bytes)));
   }
   if (spec.kv_cache_memory_bytes > 0) {
     if (spec.kv_cache_memory_bytes >= one) return spec.kv_cache_memory_bytes;
-    return absl::ResourceExhaustedError(
-        fmt::format("kv_cache_memory_bytes is {}; one sequence of max_model_len {} needs {} bytes; "
-                    "raise the one or lower the other",
-                    spec.kv_cache_memory_bytes, max_model_len, one));
+    return spec_error(
+        "kv_cache_memory_bytes",
+        absl::ResourceExhaustedError(
+            fmt::format("kv_cache_memory_bytes is {}; it must be at least {}, what one sequence of "
+                        "max_model_len {} needs; raise the one or lower the other",
+                        spec.kv_cache_memory_bytes, one, max_model_len)));
   }
   const auto share = int64_t(double(free_bytes) * kFreeShare);
   if (share < one) {

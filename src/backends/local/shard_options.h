@@ -1,17 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/status.h"
 #include "contract/shard.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_layout.h"
 #include "models/model.h"
+#include "tensor/dtype.h"
 
 namespace rlgen::backends {
 
 // What a ShardSpec's machine options come to here. Every error names the option, its value and
-// what is allowed.
+// what is allowed, and is one of the field's (contract/spec_error.h), unless it is the free memory
+// that does not suffice.
 struct MachineChoice {
   const kernels::KernelTable* kernels = nullptr;
   int32_t num_threads = 1;
@@ -20,9 +23,8 @@ struct MachineChoice {
 // kInvalidArgument for a number of threads outside 0 .. 1024, and select_kernels's errors.
 StatusOr<MachineChoice> choose_machine(const ShardSpec& spec);
 
-// "auto", or the name of the type that every matrix of the checkpoint has; another is
-// kUnimplemented.
-Status check_dtype(const std::string& dtype, const models::Model& model);
+// "auto" (nothing: the checkpoint's types), float32, bfloat16 or float16.
+StatusOr<std::optional<DType>> choose_dtype(const ShardSpec& spec);
 
 // "auto" (float32), float32, bfloat16 or float16; block_size a multiple of 16 up to 1024.
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/cpu.h"
+#include "contract/spec_error.h"
 
 namespace rlgen::backends {
 namespace {
@@ -28,6 +29,18 @@ TEST(ShardOptions, ThreadsAndIsa) {
   EXPECT_TRUE(mentions(choose_machine({.num_threads = 5000}).status(), "num_threads is 5000"));
   const Status isa = choose_machine({.isa = "avx9"}).status();
   EXPECT_TRUE(mentions(isa, "isa") && mentions(isa, "avx9") && mentions(isa, "scalar")) << isa;
+  EXPECT_EQ(spec_field_of(isa), "isa");
+  EXPECT_EQ(spec_field_of(choose_machine({.num_threads = 5000}).status()), "num_threads");
+}
+
+TEST(ShardOptions, TypeOfTheWeights) {
+  EXPECT_EQ(*choose_dtype({}), std::nullopt);
+  EXPECT_EQ(*choose_dtype({.dtype = "float16"}), DType::kFloat16);
+  for (const std::string name : {"int8", "", "fp32"}) {
+    const Status status = choose_dtype({.dtype = name}).status();
+    EXPECT_TRUE(mentions(status, "dtype is '" + name + "'")) << status;
+    EXPECT_EQ(spec_field_of(status), "dtype");
+  }
 }
 
 TEST(ShardOptions, KvLayoutFollowsModelAndOptions) {
@@ -55,6 +68,8 @@ TEST(ShardOptions, KvBytesAreBoundedByNeedAndByFreeMemory) {
   EXPECT_EQ(*choose_kv_bytes({.kv_cache_memory_bytes = 9 * block}, layout, 100, 0), 9 * block);
   const Status small = choose_kv_bytes({.kv_cache_memory_bytes = 999}, layout, 100, 0).status();
   EXPECT_TRUE(mentions(small, "kv_cache_memory_bytes is 999")) << small;
+  EXPECT_EQ(spec_field_of(small), "kv_cache_memory_bytes");
+  EXPECT_EQ(spec_field_of(poor), "");
   EXPECT_TRUE(
       mentions(choose_kv_bytes({.kv_cache_memory_bytes = -2}, layout, 100, 0).status(), "is -2"));
 }

@@ -23,7 +23,7 @@ struct TensorTarget {
   const models::WeightSlot& slot() const { return table->slots[size_t(entry->slot)]; }
   bool is_matrix() const { return slot().kind == models::SlotKind::kMatrix; }
   // Held in another type than it is sent in, so that the bytes cannot be read back.
-  bool cast() const { return is_matrix() && sent != slot().dtype; }
+  bool cast() const { return sent != (is_matrix() ? slot().dtype : table->dtype.value_or(sent)); }
 };
 
 // One tensor of an open update. Whole tensors and row-aligned ranges of whole 16-row groups are

@@ -124,7 +124,9 @@ StatusOr<WeightStore::Layout> WeightStore::layout_for(const UpdateSpec& spec) co
   }
   models::NameTable table = *names_;
   RLGEN_RETURN_IF_ERROR(models::resolve_layout(as_stored, &table));
-  for (const ManifestEntry& entry : as_stored) layout.stored.emplace(entry.name, entry.dtype);
+  for (const ManifestEntry& entry : as_stored) {
+    layout.stored.emplace(entry.name, table.dtype.value_or(entry.dtype));
+  }
   if (!serving_) {
     layout.pool = std::make_shared<RegionPool>(int64_t(table.total_bytes), options_.region_kind);
     layout.table = std::make_shared<const models::NameTable>(std::move(table));

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "engine/weights/read_back.h"
 #include "engine/weights/test_table.h"
+#include "tensor/bfloat16.h"
 
 namespace rlgen::engine {
 namespace {
@@ -302,6 +303,38 @@ TEST_F(WeightStoreTest, AnotherTypeNeedsCast) {
             tensor_bytes(update.manifest[2], 2));
   EXPECT_FALSE(read_tensor(*store.current(), "q", DType::kFloat32).ok());
   EXPECT_TRUE(run(spec(3), 3).ok());
+}
+
+TEST_F(WeightStoreTest, ATypeForAllWeightsRoundsWhatComesAndIsTheStoredOne) {
+  auto table = std::make_shared<models::NameTable>(*small_table());
+  table->dtype = DType::kBFloat16;
+  WeightStore rounding(table, {.clock = &clock});
+  const auto send = [&](UpdateSpec update, int seed) -> Status {
+    for (ManifestEntry& entry : update.manifest)
+      entry.digest = digest_of(tensor_bytes(entry, seed)).hex();
+    RLGEN_RETURN_IF_ERROR(rounding.begin(update));
+    for (const ManifestEntry& entry : update.manifest) {
+      const auto bytes = tensor_bytes(entry, seed);
+      RLGEN_RETURN_IF_ERROR(
+          rounding.write(update.update_id, entry.name, 0, std::span(bytes).first(8)));
+      RLGEN_RETURN_IF_ERROR(
+          rounding.write(update.update_id, entry.name, 8, std::span(bytes).subspan(8)));
+    }
+    RLGEN_RETURN_IF_ERROR(rounding.prepare(update.update_id));
+    return rounding.commit(update.update_id);
+  };
+  const Status first = send(spec(1, small_manifest(DType::kFloat32)), 1);
+  ASSERT_TRUE(first.ok()) << first;
+  EXPECT_EQ(rounding.current()->table().slots[0].dtype, DType::kBFloat16);
+  for (const float value : rounding.current()->vector(1)) {
+    EXPECT_EQ(value, float_from_bf16(bf16_from_float(value)));
+  }
+  EXPECT_TRUE(mentions(send(spec(2, small_manifest(DType::kFloat32)), 2), "set cast"));
+  const Status second = send(spec(3, small_manifest()), 2);
+  ASSERT_TRUE(second.ok()) << second;
+  for (const ManifestEntry& entry : small_manifest()) {
+    EXPECT_EQ(*read_tensor(*rounding.current(), entry.name, entry.dtype), tensor_bytes(entry, 2));
+  }
 }
 
 TEST_F(WeightStoreTest, SecondNameOfATiedHeadMustAgree) {

@@ -73,6 +73,9 @@ Status read(const Field& field, float* out) {
   if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
     return wrong_type(field, "a finite number");
   }
+  if (value != 0.0 && static_cast<float>(value) == 0.0f) {
+    return wrong_type(field, "0 or a number that a float32 can be");
+  }
   *out = static_cast<float>(value);
   return absl::OkStatus();
 }

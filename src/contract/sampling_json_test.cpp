@@ -77,6 +77,7 @@ TEST(SamplingJson, WrongTypesAreNamed) {
   EXPECT_THAT(error_of(R"({"logit_bias":{"5":1e39}})"), HasSubstr("logit_bias.5"));
   EXPECT_THAT(error_of(R"({"logprobs_mode":"best"})"), HasSubstr("logprobs_mode"));
   EXPECT_THAT(error_of(R"({"ignore_eos":1})"), HasSubstr("ignore_eos"));
+  EXPECT_THAT(error_of(R"({"temperature":1e-60})"), HasSubstr("temperature is 1e-60"));
   EXPECT_THAT(error_of("[]"), HasSubstr("object"));
 }
 

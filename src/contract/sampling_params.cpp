@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 namespace rlgen {
@@ -13,6 +14,7 @@ namespace {
 constexpr float kMaxPenalty = 2.0f;
 // Every sample costs memory before the first of them runs.
 constexpr int32_t kMaxSamples = 16384;
+constexpr float kLargest = std::numeric_limits<float>::max();
 
 template <typename T>
 Status bad(std::string_view field, const T& value, std::string_view rule) {
@@ -23,8 +25,10 @@ Status bad(std::string_view field, const T& value, std::string_view rule) {
 bool within(float value, float low, float high) { return value >= low && value <= high; }
 
 Status validate_numbers(const SamplingParams& params) {
-  if (!(params.temperature >= 0.0f) || std::isinf(params.temperature)) {
-    return bad("temperature", params.temperature, "a finite number of at least 0");
+  const bool greedy = params.temperature == 0.0f;
+  if (!greedy && !within(params.temperature, kSmallestTemperature, kLargest)) {
+    return bad("temperature", params.temperature,
+               fmt::format("0 (greedy) or a finite number from {} on", kSmallestTemperature));
   }
   if (params.top_k < -1) return bad("top_k", params.top_k, "-1 or 0 (off) or a positive number");
   if (!(params.top_p > 0.0f) || !(params.top_p <= 1.0f)) {

@@ -24,11 +24,16 @@ std::string_view logprobs_mode_name(LogprobsMode mode);
 // Accepts those names and vLLM's "raw_logprobs" and "processed_logprobs".
 StatusOr<LogprobsMode> parse_logprobs_mode(std::string_view name);
 
+// The least temperature that is not 0. Logits that differ by less than 1e8 then have quotients that
+// a float32 can be, so every tempered log-probability is finite.
+inline constexpr float kSmallestTemperature = 1e-30f;
+
 // Everything that decides how one sequence is sampled. The defaults change nothing: temperature 1,
 // no filter, no penalty. Filters apply in this order: allowed ids and bad words, min_tokens and
 // logit bias, penalties, temperature, min-p, top-k, top-p.
 struct SamplingParams {
-  float temperature = 1.0f;         // 0 is greedy: the largest logit, the lowest id on a tie
+  float temperature = 1.0f;         // 0 is greedy: the largest logit, the lowest id on a tie;
+                                    // else at least kSmallestTemperature
   int32_t top_k = -1;               // -1 and 0 mean off
   float top_p = 1.0f;               // in (0, 1]; 1 means off
   float min_p = 0.0f;               // in [0, 1]; 0 means off

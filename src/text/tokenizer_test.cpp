@@ -51,6 +51,24 @@ TEST(Tokenizer, FB071_OneBosFromThePostProcessorAndNoneWithoutIt) {
   EXPECT_NE((*tokenizer->encode("<s>a", false))[1], 1);
 }
 
+// A pattern that is given as a string is no regular expression, whatever it looks like.
+TEST(Tokenizer, FB185_LiteralPatternsStayLiteral) {
+  constexpr std::string_view kJson = R"({
+    "version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
+    "decoder": null, "truncation": null, "padding": null,
+    "pre_tokenizer": {"type": "Split", "pattern": {"String": "a|b"}, "behavior": "Isolated",
+                      "invert": false},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "fuse_unk": false,
+              "byte_fallback": false, "continuing_subword_prefix": null,
+              "end_of_word_suffix": null, "ignore_merges": false,
+              "vocab": {"a": 0, "|": 1, "b": 2, "x": 3, "xa": 4, "a|": 5, "a|b": 6},
+              "merges": [["x", "a"], ["a", "|"], ["a|", "b"]]}})";
+  const auto tokenizer = Tokenizer::from_json(kJson, "");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(*(*tokenizer)->encode("xa|bx", false), ElementsAre(3, 6, 3));
+  EXPECT_THAT(*(*tokenizer)->encode("xa", false), ElementsAre(4));
+}
+
 TEST(Tokenizer, FB188_AddedTokensAreTheirOwnText) {
   EXPECT_EQ(*test::byte_level()->decode(Ids{303}, false), "é");
   EXPECT_EQ(test::byte_level()->token_bytes(303), "é");

@@ -122,6 +122,30 @@ class Sampling(CommandLineTest):
         line = self.roll("table_chain", prompt_token_ids=[3], temperature=0, max_tokens=4)
         self.assertEqual((line["token_ids"][-1], line["finish_reason"], line["truncated"]), (2, "stop", False))
 
+    def test_fb036_the_last_turn_decides(self) -> None:
+        """A turn's line says how that turn ended; the last one's is the trajectory's."""
+        first = self.roll("table_chain", prompt_token_ids=[3], temperature=0, max_tokens=2)
+        self.assertEqual((first["token_ids"], first["truncated"]), ([4, 5], True))
+        turns = first["prompt_token_ids"] + first["token_ids"]
+        last = self.roll("table_chain", prompt_token_ids=turns, temperature=0, max_tokens=9)
+        self.assertEqual((last["token_ids"], last["finish_reason"], last["truncated"]), ([6, 2], "stop", False))
+        first = self.roll("table_chain", prompt_token_ids=[3], temperature=0, stop_token_ids=[5])
+        turns = first["prompt_token_ids"] + first["token_ids"]
+        last = self.roll("table_chain", prompt_token_ids=turns, temperature=0, max_tokens=1)
+        self.assertEqual((first["truncated"], last["finish_reason"], last["truncated"]), (False, "length", True))
+
+    def test_fb069_ids_are_never_tokenized_again(self) -> None:
+        """he, llo are two ids although their text has one; the next turn begins with just those."""
+        ids = [256, 258]
+        line = self.roll("llama_text", prompt_token_ids=[65, *ids], max_tokens=4, ignore_eos=True, seed=1)
+        self.assertEqual(line["prompt_token_ids"], [65, *ids])
+        (self.folder / "out.jsonl").unlink()
+        text = self.generate("llama_text", [{"prompt": "Ahello", "max_tokens": 1, "ignore_eos": True}]).one()
+        self.assertEqual(text["prompt_token_ids"], [65, 262])
+        turn = line["prompt_token_ids"] + line["token_ids"]
+        again = self.roll("llama_text", prompt_token_ids=turn, max_tokens=1, ignore_eos=True, seed=1)
+        self.assertEqual(again["prompt_token_ids"], turn)
+
     def test_fb037_fb040_context(self) -> None:
         """What fits is made, and marked; a full context leaves no room and is told apart."""
         line = self.roll(DESCENDING, "--max-model-len", 64, prompt_token_ids=[0] * 63, max_tokens=512)

@@ -119,7 +119,7 @@ StatusOr<Distribution> unedited(const KernelTable& table, const SamplingParams& 
   }
   const RowSums sums =
       table.row_sums(raw.data(), static_cast<int64_t>(raw.size()), nullptr, nullptr);
-  if (sums.invalid) return non_finite(" after the temperature");
+  if (sums.invalid) return overflow();
   return Distribution{raw, sums};
 }
 
@@ -181,22 +181,32 @@ bool can_be_drawn(const PreparedRow& row, int32_t token) {
   return row.weights.empty() || survives(row.keep, row.weights[token], token);
 }
 
-Status fill_record(const PreparedRow& row, int32_t token, int32_t alternatives,
+Status check_value(float logprob, int32_t token, const SamplingParams& params) {
+  if (std::isfinite(logprob)) return absl::OkStatus();
+  if (params.logprobs_mode == LogprobsMode::kTempered) {
+    return absl::InvalidArgumentError(fmt::format(
+        "temperature is {}; the tempered log-probability of token {} is below what a float32 can "
+        "be: raise the temperature or use another logprobs_mode",
+        params.temperature, token));
+  }
+  return absl::DataLossError(fmt::format(
+      "the log-probability of token {} is {}, which no record may carry", token, logprob));
+}
+
+Status fill_record(const PreparedRow& row, int32_t token, const SamplingParams& params,
                    TokenRecord* record) {
   const Distribution& values = row.values;
   record->token = token;
   record->logprob = row_logprob(values.sums, values.logits[token]);
-  if (!std::isfinite(record->logprob)) {
-    return absl::DataLossError(
-        fmt::format("the log-probability of token {} is {}, which no record may carry", token,
-                    record->logprob));
-  }
+  RLGEN_RETURN_IF_ERROR(check_value(record->logprob, token, params));
   record->top.clear();
-  if (alternatives == 0) return absl::OkStatus();
+  if (params.logprobs == 0) return absl::OkStatus();
   best_tokens(
-      values.logits, alternatives, [&](int32_t id) { return can_be_drawn(row, id); }, &record->top);
+      values.logits, params.logprobs, [&](int32_t id) { return can_be_drawn(row, id); },
+      &record->top);
   for (TokenLogprob& entry : record->top) {
     entry.logprob = row_logprob(values.sums, values.logits[entry.token]);
+    RLGEN_RETURN_IF_ERROR(check_value(entry.logprob, entry.token, params));
   }
   sort_best_first(&record->top);
   return absl::OkStatus();
@@ -228,7 +238,7 @@ Status sample_token(const KernelTable& table, const SampleRow& row, SampleScratc
     token = kernels::draw(prepared.weights.data(), scratch->blocks.data(),
                           static_cast<int64_t>(prepared.weights.size()), u);
   }
-  return fill_record(prepared, token, params.logprobs, record);
+  return fill_record(prepared, token, params, record);
 }
 
 Status score_token(const KernelTable& table, const SampleRow& row, int32_t token,
@@ -246,7 +256,7 @@ Status score_token(const KernelTable& table, const SampleRow& row, int32_t token
                     "with those it was drawn with",
                     token));
   }
-  return fill_record(prepared, token, row.params->logprobs, record);
+  return fill_record(prepared, token, *row.params, record);
 }
 
 }  // namespace rlgen::engine

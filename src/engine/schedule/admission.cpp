@@ -33,13 +33,20 @@ int32_t Scheduler::blocks_to_end(const Sequence& sequence) const {
   return blocks_missing(sequence, sequence.most_rows());
 }
 
+// `claims`: all that those may come to hold that were put back as often as may be. Nobody else can
+// take it from them, so it must fit.
 bool Scheduler::has_room(const Sequence& sequence) {
   if (running_.empty()) return true;
   const int32_t held = sharing_.held_blocks(sequence);
   int64_t most = blocks_to_end(sequence) - held;
-  for (const auto& [order, other] : running_) most += blocks_to_end(*other);
+  int64_t claims = allocator_->blocks_for(sequence.most_rows());
+  for (const auto& [order, other] : running_) {
+    most += blocks_to_end(*other);
+    if (other->put_back >= kMostPutBack) claims += allocator_->blocks_for(other->most_rows());
+  }
   if (most <= blocks_left()) return true;
-  return sequence.put_back < kMostPutBack && expects_room(sequence, held);
+  if (sequence.put_back >= kMostPutBack && claims > allocator_->total()) return false;
+  return expects_room(sequence, held);
 }
 
 bool Scheduler::expects_room(const Sequence& sequence, int32_t held) {

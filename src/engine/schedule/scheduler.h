@@ -42,10 +42,10 @@ enum class Admission { kAll, kStarted, kNone };
 // When blocks run out all the same, idle blocks of the prefix cache are evicted; then running
 // sequences go back to the queue, tokens kept and KV dropped. First go those with KV of one set of
 // weights, of these the ones that were put back less than kMostPutBack times, of these the lowest
-// priority, then the youngest. Who was put back that often comes again only with blocks for all
-// that it and the running ones may ever need, so that it is not put back once more (but for
-// sequences with kept KV, which go last). The sequence that comes last in that order can always
-// have every block, so the scheduler never stalls.
+// priority, then the youngest. Who was put back that often comes again only if all that it may ever
+// need fits into the pool together with all that the others put back as often may need, so that
+// it is not put back once more (but for sequences with kept KV, which go last). The sequence that
+// comes last in that order can always have every block, so the scheduler never stalls.
 class Scheduler {
  public:
   static constexpr int32_t kMostPutBack = 2;

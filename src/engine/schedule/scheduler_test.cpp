@@ -94,6 +94,27 @@ TEST(Scheduler, SequencesWithMixedKvArePreemptedLast) {
   EXPECT_EQ(ids(scheduler.waiting()), (Ids{1}));
 }
 
+// The first will end soon and give back what the second needs; but neither may be put back, so the
+// second does not rely on it.
+TEST(Scheduler, ThoseThatWerePutBackTwiceMustFitTogether) {
+  for (const int32_t times : {0, 2}) {
+    BlockAllocator allocator = make_allocator(12);
+    Scheduler scheduler({}, &allocator);
+    scheduler.add(make_sequence(1, 80, 97));
+    scheduler.add(make_sequence(2, 10, 129));
+    scheduler.find(1)->put_back = 2;
+    scheduler.find(2)->put_back = times;
+    scheduler.admit(Admission::kAll);
+    EXPECT_EQ(scheduler.num_running(), times == 0 ? 2 : 1);
+    Ids finished;
+    while (finished.size() < 2) {
+      for (const SequenceId id : step(scheduler)) finished.push_back(id);
+    }
+    EXPECT_EQ(finished, (Ids{1, 2}));
+    EXPECT_EQ(scheduler.preemptions(), 0);
+  }
+}
+
 TEST(Scheduler, AdmissionCanBeHeldToStartedSequences) {
   BlockAllocator allocator = make_allocator(64);
   Scheduler scheduler({}, &allocator);

@@ -38,11 +38,23 @@ ScheduleLimits schedule_limits(const EngineOptions& options) {
           .prefix_caching = options.enable_prefix_caching};
 }
 
+Status check_profile(kernels::Profile profile, const models::NameTable& table) {
+  if (profile == kernels::Profile::kFloat32) return absl::OkStatus();
+  for (const models::WeightSlot& slot : table.slots) {
+    if (slot.kind != models::SlotKind::kMatrix || slot.dtype == DType::kBFloat16) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("the bfloat16 profile needs matrices in bfloat16; {} is in {}", slot.name,
+                    torch_name(slot.dtype)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& options,
                                                          EngineParts parts) {
   RLGEN_RETURN_IF_ERROR(check_options(options, parts.decoder->spec));
+  RLGEN_RETURN_IF_ERROR(check_profile(parts.profile, *parts.decoder->table));
   RLGEN_ASSIGN_OR_RETURN(BlockAllocator allocator,
                          BlockAllocator::create(parts.kv_memory, parts.kv_layout));
   std::unique_ptr<EngineCore> core(new EngineCore(options, std::move(parts), std::move(allocator)));

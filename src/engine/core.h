@@ -31,6 +31,7 @@ struct EngineOptions {
 struct EngineParts {
   std::shared_ptr<const models::Decoder> decoder;
   const kernels::KernelTable* kernels = nullptr;
+  kernels::Profile profile = kernels::Profile::kFloat32;
   std::shared_ptr<Region> kv_memory;
   kernels::KvLayout kv_layout;
   TokenWatcherFactory watchers;  // empty: a request with stop strings is refused

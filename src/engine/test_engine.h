@@ -130,6 +130,7 @@ struct Settings {
   int32_t kv_blocks = 512;
   int32_t block_size = 16;
   DType kv_dtype = DType::kFloat32;
+  kernels::Profile profile = kernels::Profile::kFloat32;
   bool prefix_caching = true;
   TokenWatcherFactory watchers;
 };
@@ -161,6 +162,7 @@ inline EngineParts make_parts(const Loaded& loaded, const Settings& settings, Ev
   std::memset(memory->data(), 0xff, size_t(memory->size()));
   return {.decoder = std::make_shared<models::Decoder>(loaded.model.decoder),
           .kernels = *kernels::select_kernels(settings.isa),
+          .profile = settings.profile,
           .kv_memory = memory,
           .kv_layout = layout,
           .watchers = settings.watchers,

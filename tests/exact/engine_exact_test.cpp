@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float_mode.h"
 #include "engine/test_engine.h"
 #include "exact/digest_file.h"
 
@@ -45,6 +46,27 @@ std::vector<SequenceRequest> mixed_requests(SequenceId count) {
   std::vector<SequenceRequest> requests;
   for (SequenceId id = 0; id < count; ++id) requests.push_back(mixed_request(id));
   return requests;
+}
+
+std::vector<SequenceRequest> within_vocabulary(std::vector<SequenceRequest> requests,
+                                               const Loaded& loaded) {
+  for (SequenceRequest& request : requests) {
+    for (int32_t& token : request.prompt_token_ids) token %= loaded.model.decoder.spec.vocab_rows;
+  }
+  return requests;
+}
+
+// Of this machine: flushing, rounding down, and both.
+std::vector<uint64_t> hostile_control_words() {
+  const uint64_t before = float_control_word();
+#if defined(__x86_64__)
+  constexpr uint64_t kFlush = 0x8040;
+  constexpr uint64_t kDown = 0x2000;
+#else
+  constexpr uint64_t kFlush = uint64_t{1} << 24;
+  constexpr uint64_t kDown = uint64_t{2} << 22;
+#endif
+  return {before | kFlush, before | kDown, before | kFlush | kDown};
 }
 
 using Outcomes = std::map<SequenceId, Outcome>;
@@ -222,6 +244,44 @@ TEST(EngineExact, HalfWidthKvIsExactToo) {
   EXPECT_TRUE(report_digest("engine half kv", all.digest()));
 }
 
+TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
+  DigestStream all;
+  for (const char* name : {"llama_tied", "smollm3", "mistral"}) {
+    SCOPED_TRACE(name);
+    const Loaded loaded = load_checkpoint(name);
+    const auto requests = within_vocabulary(mixed_requests(12), loaded);
+    Settings settings{.isa = "scalar", .profile = kernels::Profile::kBFloat16};
+    const Outcomes alone = run_alone(loaded, settings, requests);
+    settings = {.threads = 2, .budget = 19, .kv_blocks = 24, .profile = settings.profile};
+    for (const kernels::Isa isa : kernels::available_isas()) {
+      settings.isa = kernels::isa_name(isa);
+      expect_equal(alone, run_together(loaded, settings, requests), describe(settings));
+    }
+    const Outcomes unrounded = run_alone(loaded, {}, requests);
+    EXPECT_NE(digest_of_outcome(alone.at(2)), digest_of_outcome(unrounded.at(2)));
+    for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
+  }
+  EXPECT_TRUE(report_digest("engine bfloat16 profile", all.digest()));
+}
+
+// Hosts set rounding and flush modes for their own ends, in the thread that calls and before the
+// engine's threads are made.
+TEST(EngineExact, TheCallersFloatModesDoNotReachAnyThread) {
+  const Loaded loaded = load_checkpoint("llama_tied");
+  const auto requests = within_vocabulary(mixed_requests(12), loaded);
+  for (const kernels::Profile profile : {kernels::Profile::kFloat32, kernels::Profile::kBFloat16}) {
+    const Settings settings{.threads = 2, .budget = 19, .profile = profile};
+    const Outcomes alone = run_alone(loaded, settings, requests);
+    const uint64_t before = float_control_word();
+    for (const uint64_t hostile : hostile_control_words()) {
+      set_float_control_word(hostile);
+      const Outcomes found = run_together(loaded, settings, requests);
+      set_float_control_word(before);
+      expect_equal(alone, found, "control word " + std::to_string(hostile));
+    }
+  }
+}
+
 TEST(EngineExact, EveryFamilyAloneAndTogether) {
   DigestStream all;
   for (const char* name :
@@ -229,12 +289,7 @@ TEST(EngineExact, EveryFamilyAloneAndTogether) {
         "llama_rope_longrope", "mistral", "qwen2", "qwen2_window", "qwen3", "smollm3"}) {
     SCOPED_TRACE(name);
     const Loaded loaded = load_checkpoint(name);
-    auto requests = mixed_requests(10);
-    for (SequenceRequest& request : requests) {
-      for (int32_t& token : request.prompt_token_ids) {
-        token %= loaded.model.decoder.spec.vocab_rows;
-      }
-    }
+    const auto requests = within_vocabulary(mixed_requests(10), loaded);
     const Outcomes alone = run_alone(loaded, {.isa = "scalar"}, requests);
     const Settings settings{.threads = 2, .budget = 19, .kv_blocks = 24};
     expect_equal(alone, run_together(loaded, settings, requests), describe(settings));

@@ -60,8 +60,9 @@ class Bench {
   Status start() {
     const ShardSpec& spec = options_.engine.spec;
     RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(spec));
+    RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(spec));
     RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                           models::open_model(spec.model, spec.max_model_len, dtype));
+                           models::open_model(spec.model, spec.max_model_len, dtype, profile));
     models::NameTable table = *model.decoder.table;
     RLGEN_RETURN_IF_ERROR(models::resolve_layout(model.tensors.manifest(), &table));
     RLGEN_ASSIGN_OR_RETURN(shard_, backends::LocalLauncher().start(options_.engine.spec, timer_));

@@ -115,8 +115,11 @@ CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
       "--model", spec.model, "Hugging Face folder, or a repository id that is in the local cache");
   app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
       ->capture_default_str();
+  app->add_option("--activation-dtype", spec.activation_dtype,
+                  "arithmetic of linear layers: float32, or bfloat16, which rounds their operands")
+      ->capture_default_str();
   app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
-                  "type of cached keys and values; auto: float32")
+                  "type of cached keys and values; auto: the activations'")
       ->capture_default_str();
   app->add_option("--block-size", spec.block_size, "keys of one cache block, a multiple of 16")
       ->check(at_least(1))
@@ -134,7 +137,7 @@ void add_engine_options(CLI::App* app, EngineOptions* options) {
   const int most_threads = machine_cpus();
   app->add_option("--threads", spec.num_threads, "threads (every usable CPU)")
       ->check(CLI::Range(1, most_threads, fmt::format("INT from 1 to {}", most_threads)));
-  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, neon")
+  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, avx512_bf16, neon")
       ->capture_default_str();
   app->add_option("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes,
                   "memory for keys and values (0: by need and free memory)")

@@ -53,7 +53,8 @@ Status add_kv(const ShardSpec& shard, const models::Model& model, ordered_json* 
   const auto bytes = static_cast<int64_t>(layout.block_stride()) / layout.block_size;
   (*out)["kv_bytes_per_token"] = bytes;
   (*out)["kv_dtype"] = std::string(torch_name(layout.dtype));
-  const NumericsId numerics{.kv_dtype = std::string(torch_name(layout.dtype)),
+  const NumericsId numerics{.profile = shard.activation_dtype,
+                            .kv_dtype = std::string(torch_name(layout.dtype)),
                             .rotary = model.rotary_name,
                             .model_digest = model.digest};
   (*out)["numerics"] = numerics.to_string();
@@ -123,8 +124,9 @@ void print_text(const ordered_json& facts) {
 StatusOr<int> run_inspect(const InspectOptions& options) {
   const ShardSpec& shard = options.engine.spec;
   RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(shard));
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(shard));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(shard.model, shard.max_model_len, dtype));
+                         models::open_model(shard.model, shard.max_model_len, dtype, profile));
   ordered_json facts = model_json(model);
   RLGEN_RETURN_IF_ERROR(add_weights(model, &facts));
   RLGEN_RETURN_IF_ERROR(add_kv(shard, model, &facts));

@@ -16,6 +16,7 @@ struct Name {
 
 constexpr std::array kNames = {
     Name{"num_threads", "--threads"},
+    Name{"activation_dtype", "--activation-dtype"},
     Name{"kv_cache_dtype", "--kv-cache-dtype"},
     Name{"kv_cache_memory_bytes", "--kv-cache-memory-bytes"},
     Name{"block_size", "--block-size"},

@@ -22,17 +22,18 @@ enum class PauseMode { kKeep, kWait, kAbort, kRetract };
 // How to start a shard. Options that a backend does not know do not exist: unknown is refused where
 // options are parsed. 0 means "decide from machine and model" where a comment says so.
 struct ShardSpec {
-  std::string model;                     // Hugging Face folder
-  int32_t num_threads = 0;               // 0: every usable CPU
-  std::string isa = "auto";              // auto | scalar | avx2 | avx512 | neon
-  std::string dtype = "auto";            // of the weights; auto: each keeps the checkpoint's type
-  std::string kv_cache_dtype = "auto";   // auto: the profile's type (float32)
-  int64_t kv_cache_memory_bytes = 0;     // 0: a share of free memory, bounded by need
-  int32_t block_size = 16;               // keys per KV block, a multiple of 16
-  int32_t max_num_seqs = 64;             // running at once
-  int32_t max_num_batched_tokens = 512;  // rows of one step
-  int32_t max_model_len = 0;             // 0: the model's max_position_embeddings
-  bool enable_prefix_caching = true;     // equal beginnings share KV blocks
+  std::string model;           // Hugging Face folder
+  int32_t num_threads = 0;     // 0: every usable CPU
+  std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512_bf16 | neon
+  std::string dtype = "auto";  // of the weights; auto: each keeps the checkpoint's type
+  std::string activation_dtype = "float32";  // arithmetic profile: float32 | bfloat16
+  std::string kv_cache_dtype = "auto";       // auto: the profile's type (float32)
+  int64_t kv_cache_memory_bytes = 0;         // 0: a share of free memory, bounded by need
+  int32_t block_size = 16;                   // keys per KV block, a multiple of 16
+  int32_t max_num_seqs = 64;                 // running at once
+  int32_t max_num_batched_tokens = 512;      // rows of one step
+  int32_t max_model_len = 0;                 // 0: the model's max_position_embeddings
+  bool enable_prefix_caching = true;         // equal beginnings share KV blocks
 };
 
 // What a started shard is. Fixed for its life but for the versions.

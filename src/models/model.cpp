@@ -38,7 +38,7 @@ Status check_aliases(const SafetensorsFolder& tensors, const NameTable& table) {
 }  // namespace
 
 StatusOr<Model> open_model(const std::string& model, int32_t max_model_len,
-                           std::optional<DType> dtype) {
+                           std::optional<DType> dtype, kernels::Profile profile) {
   RLGEN_ASSIGN_OR_RETURN(const std::string path, resolve_model_path(model));
   const std::string file = path + "/config.json";
   RLGEN_ASSIGN_OR_RETURN(const nlohmann::json document, read_json_file(file));
@@ -48,12 +48,14 @@ StatusOr<Model> open_model(const std::string& model, int32_t max_model_len,
   RLGEN_ASSIGN_OR_RETURN(SafetensorsFolder tensors, SafetensorsFolder::open(path));
   auto table = std::make_shared<NameTable>(config.family->names(spec));
   table->dtype = dtype;
+  if (profile == kernels::Profile::kBFloat16) table->matrix_dtype = DType::kBFloat16;
   if (Status fits = resolve_layout(tensors.manifest(), table.get()); !fits.ok()) {
     return annotate(fits, path);
   }
   RLGEN_RETURN_IF_ERROR(check_aliases(tensors, *table));
   const bool rounds = dtype && loses_bits(tensors, *dtype);
   if (rounds) RLGEN_RETURN_IF_ERROR(check_range(tensors, *dtype));
+  if (table->matrix_dtype) RLGEN_RETURN_IF_ERROR(check_range(tensors, *table->matrix_dtype));
   const std::string digest = model_digest(spec, *table, rounds ? dtype : std::nullopt);
   const std::vector<int32_t> stop_ids = spec.eos_token_ids;
   return Model{path,

@@ -58,7 +58,7 @@ Status check_weight_type(const ManifestEntry& arriving) {
                   safetensors_name(arriving.dtype)));
 }
 
-// Gives every matrix slot the table's type, or that of its tensors, which must then agree.
+// Gives every matrix slot the table's type for it, or that of its tensors, which must then agree.
 Status set_types(const Arrivals& arrivals, NameTable* table) {
   std::vector<const ManifestEntry*> first(table->slots.size(), nullptr);
   for (const WeightEntry& entry : table->entries) {
@@ -68,8 +68,8 @@ Status set_types(const Arrivals& arrivals, NameTable* table) {
     RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
     WeightSlot& slot = table->slots[size_t(entry.slot)];
     if (slot.kind == SlotKind::kVector) continue;
-    if (table->dtype) {
-      slot.dtype = *table->dtype;
+    if (table->matrix_dtype || table->dtype) {
+      slot.dtype = table->matrix_dtype ? *table->matrix_dtype : *table->dtype;
       continue;
     }
     const ManifestEntry*& other = first[size_t(entry.slot)];

@@ -52,6 +52,9 @@ struct NameTable {
   // The type that every weight is rounded to when it arrives, and matrices are held in; unset: each
   // keeps the type it came in.
   std::optional<DType> dtype;
+  // The type that matrices are held in, where it is to be another than the one they arrive in or
+  // are rounded to.
+  std::optional<DType> matrix_dtype;
 
   const WeightEntry* find(std::string_view name) const;  // null when there is none
   int32_t slot_index(std::string_view slot) const;       // -1 when there is none
@@ -61,7 +64,7 @@ struct NameTable {
 // part of a table, passed over wherever a manifest is matched.
 bool is_ignorable_tensor(std::string_view name);
 
-// Sets dtype, offset and bytes of each slot from the table's dtype or else the types in `manifest`
+// Sets dtype, offset and bytes of each slot from the table's types or else those in `manifest`
 // (all entries of one matrix slot must then agree). kInvalidArgument names each missing, surplus,
 // repeated and mis-shaped tensor with both values; kUnimplemented a type that is no weight type or
 // that differs within a slot.

@@ -11,11 +11,12 @@
 namespace rlgen::backends {
 namespace {
 
-ShardInfo describe(const ShardSpec& spec, const models::Model& model,
+ShardInfo describe(const ShardSpec& spec, const models::Model& model, kernels::Profile profile,
                    const kernels::KvLayout& layout, const MachineChoice& machine) {
   ShardInfo info;
   info.backend = "local";
   info.model = spec.model;
+  info.numerics.profile = kernels::profile_name(profile);
   info.numerics.kv_dtype = torch_name(layout.dtype);
   info.numerics.rotary = model.rotary_name;
   info.numerics.model_digest = model.digest;
@@ -57,15 +58,16 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
                                                                  EventSink& sink) {
   RLGEN_ASSIGN_OR_RETURN(const MachineChoice machine, choose_machine(spec));
   RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(spec.model, spec.max_model_len, dtype));
+                         models::open_model(spec.model, spec.max_model_len, dtype, profile));
   RLGEN_ASSIGN_OR_RETURN(const kernels::KvLayout layout,
                          choose_kv_layout(spec, model.decoder.spec));
   TextSide text;
   if (text_) {
     RLGEN_ASSIGN_OR_RETURN(text, text_(model.path));
   }
-  ShardInfo info = describe(spec, model, layout, machine);
+  ShardInfo info = describe(spec, model, profile, layout, machine);
   const int32_t vocab_rows = model.decoder.spec.vocab_rows;
   info.vocab_size = text.vocab_size > 0 ? std::min(text.vocab_size, vocab_rows) : vocab_rows;
 
@@ -84,6 +86,7 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
       shard->start_engine(engine_options(spec, info),
                           {.decoder = std::make_shared<const models::Decoder>(model.decoder),
                            .kernels = machine.kernels,
+                           .profile = profile,
                            .kv_memory = std::move(kv_memory),
                            .kv_layout = layout,
                            .watchers = std::move(text.watchers),
@@ -98,7 +101,9 @@ StatusOr<std::unique_ptr<ShardClient>> LocalLauncher::start(const ShardSpec& spe
 
 StatusOr<std::vector<ManifestEntry>> served_checksums(const ShardSpec& spec) {
   RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
-  RLGEN_ASSIGN_OR_RETURN(const models::Model model, models::open_model(spec.model, 0, dtype));
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model,
+                         models::open_model(spec.model, 0, dtype, profile));
   LocalShard shard({}, model.decoder.table, make_system_clock());
   RLGEN_RETURN_IF_ERROR(load(model, usable_cpus(), shard));
   return shard.served_checksums();

@@ -40,9 +40,25 @@ StatusOr<std::optional<DType>> choose_dtype(const ShardSpec& spec) {
                         "dtype is '{}'; use auto, float32, bfloat16 or float16", spec.dtype)));
 }
 
+StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec) {
+  const auto profile = kernels::parse_profile(spec.activation_dtype);
+  if (!profile) {
+    return spec_error("activation_dtype", absl::InvalidArgumentError(fmt::format(
+                                              "activation_dtype is '{}'; use float32 or bfloat16",
+                                              spec.activation_dtype)));
+  }
+  if (*profile == kernels::Profile::kBFloat16 && spec.dtype == "float16") {
+    return spec_error("dtype", absl::InvalidArgumentError(
+                                   "dtype is 'float16', but with activation_dtype 'bfloat16' every "
+                                   "matrix is in bfloat16; use auto, float32 or bfloat16"));
+  }
+  return *profile;
+}
+
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model) {
-  const std::string name = spec.kv_cache_dtype == "auto" ? "float32" : spec.kv_cache_dtype;
+  const std::string& name =
+      spec.kv_cache_dtype == "auto" ? spec.activation_dtype : spec.kv_cache_dtype;
   const auto dtype = parse_torch_dtype(name);
   if (!dtype || !is_weight_type(*dtype)) {
     return spec_error("kv_cache_dtype",

@@ -7,6 +7,7 @@
 #include "contract/shard.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_layout.h"
+#include "kernels/ops.h"
 #include "models/model.h"
 #include "tensor/dtype.h"
 
@@ -26,7 +27,10 @@ StatusOr<MachineChoice> choose_machine(const ShardSpec& spec);
 // "auto" (nothing: the checkpoint's types), float32, bfloat16 or float16.
 StatusOr<std::optional<DType>> choose_dtype(const ShardSpec& spec);
 
-// "auto" (float32), float32, bfloat16 or float16; block_size a multiple of 16 up to 1024.
+// float32, or bfloat16, with which dtype must not be float16.
+StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec);
+
+// "auto" (activation_dtype, which must be valid), float32, bfloat16 or float16; block_size a multiple of 16 up to 1024.
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model);
 

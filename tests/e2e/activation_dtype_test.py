@@ -1,0 +1,74 @@
+"""The bfloat16 profile: another arithmetic, as exact as the first, and named wherever results are."""
+
+from __future__ import annotations
+
+import unittest
+from pathlib import Path
+
+from harness import CHECKPOINTS, CommandLineTest, Line
+
+PROFILE = ("--activation-dtype", "bfloat16")
+PROMPTS: list[Line] = [
+    {"id": str(i), "prompt_token_ids": [3 + i, 9, 40 + i] * (1 + 7 * i), "max_tokens": 12, "ignore_eos": True, "seed": i}
+    for i in range(4)
+]
+
+
+class Profile(CommandLineTest):
+    """The same prompts in both profiles."""
+
+    def roll(self, model: Path, *options: object) -> dict[str, Line]:
+        """The output lines by id."""
+        (self.folder / "out.jsonl").unlink(missing_ok=True)
+        result = self.generate(str(model), [*PROMPTS], "--seed", 7, *options)
+        self.assertEqual(result.code, 0, result.stderr)
+        return {line["id"]: line for line in result.lines}
+
+    def test_bits_do_not_depend_on_the_schedule(self) -> None:
+        """Scalar code alone, one by one, and the best code with all together: on matrices of each stored type."""
+        for model in ("llama", "llama_tied", "llama_fp16"):
+            with self.subTest(model=model):
+                together = self.roll(CHECKPOINTS / model, *PROFILE, "--threads", 2)
+                alone = self.roll(
+                    CHECKPOINTS / model, *PROFILE, "--threads", 1, "--isa", "scalar", "--max-num-seqs", 1,
+                    "--max-num-batched-tokens", 5,
+                )  # fmt: skip
+                self.assertEqual(together, alone)
+
+    def test_it_is_named_and_near_the_other(self) -> None:
+        """Rounded operands move log-probabilities, but not far; what a line says tells the two apart."""
+        model = CHECKPOINTS / "llama_tied"
+        rounded, plain = self.roll(model, *PROFILE), self.roll(model)
+        for name, line in rounded.items():
+            self.assertTrue(line["numerics"].startswith("bfloat16/"), line["numerics"])
+            self.assertIn("kv=bfloat16", line["numerics"])
+            self.assertNotEqual(line["logprobs"], plain[name]["logprobs"])
+            self.assertAlmostEqual(line["logprobs"][0], plain[name]["logprobs"][0], delta=0.2)
+        wide = self.roll(model, *PROFILE, "--kv-cache-dtype", "float32")
+        self.assertIn("kv=float32", wide["0"]["numerics"])
+
+    def test_score_gives_its_bits(self) -> None:
+        """Scoring is in the profile that its options name."""
+        model = str(CHECKPOINTS / "llama_tied")
+        made = self.roll(Path(model), *PROFILE)
+        result = self.score(model, self.folder / "out.jsonl", *PROFILE)
+        self.assertEqual(result.code, 0, result.stderr)
+        scored = {line["id"]: line for line in result.lines}
+        for name, line in made.items():
+            self.assertEqual(line["logprobs"], scored[name]["logprobs"])
+            self.assertEqual(line["numerics"], scored[name]["numerics"])
+
+    def test_wrong_values(self) -> None:
+        """Other names, and a type that cannot go with it, are refused by the option's name."""
+        model = str(CHECKPOINTS / "llama_tied")
+        for options, words in (
+            (("--activation-dtype", "float16"), "--activation-dtype is 'float16'"),
+            ((*PROFILE, "--dtype", "float16"), "--dtype is 'float16'"),
+        ):
+            result = self.generate(model, [*PROMPTS], *options)
+            self.assertEqual(result.code, 2, result.stderr)
+            self.assertIn(words, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -45,8 +45,8 @@ void EngineCore::forward(const Plan& plan) {
   for (const PlannedRows& planned : plan) add_to_batch(planned);
   const size_t needed = wanted_.size() * size_t(parts_.decoder->spec.vocab_rows);
   if (logits_.size() < needed) logits_.resize(needed);
-  models::forward(*parts_.decoder, *weights_, batch_, allocator_.view(), {parts_.kernels, &pool_, parts_.profile},
-                  &workspace_, logits_.data());
+  models::forward(*parts_.decoder, *weights_, batch_, allocator_.view(),
+                  {parts_.kernels, &pool_, parts_.profile}, &workspace_, logits_.data());
 }
 
 void EngineCore::sample() {

@@ -30,7 +30,8 @@ StatusOr<std::optional<DType>> choose_dtype(const ShardSpec& spec);
 // float32, or bfloat16, with which dtype must not be float16.
 StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec);
 
-// "auto" (activation_dtype, which must be valid), float32, bfloat16 or float16; block_size a multiple of 16 up to 1024.
+// "auto" (activation_dtype, which must be valid), float32, bfloat16 or float16; block_size a
+// multiple of 16 up to 1024.
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model);
 

@@ -158,6 +158,9 @@ struct KernelTable {
   // registers; peak_read adds up n floats, n a multiple of 64. Both write 16 floats to `out`.
   void (*peak_fma)(int64_t rounds, float* out);
   int64_t peak_flops = 0;
+  // peak_fma for the bfloat16 profile: with its instruction where there is one.
+  void (*peak_bf16)(int64_t rounds, float* out);
+  int64_t peak_bf16_flops = 0;
   void (*peak_read)(const float* x, int64_t n, float* out);
 };
 

@@ -29,6 +29,26 @@ constexpr int64_t kPeakFlops = int64_t{2} * 16 * kPeakSums;
   store(total, out);
 }
 
+#if defined(RLGEN_BF16_DOT)
+constexpr int64_t kPeakDotFlops = 2 * kPeakFlops;
+
+[[maybe_unused]] static void peak_dot(int64_t rounds, float* out) {
+  constexpr float kHalves = 0x1.007ep-1f;  // 0.5 and 0.5 as bfloat16
+  const Bf16Pairs half = broadcast_pair(&kHalves);
+  F32x16 sums[kPeakSums];
+  RLGEN_UNROLL
+  for (int i = 0; i < kPeakSums; ++i) sums[i] = broadcast(float(i));
+  for (int64_t round = 0; round < rounds; ++round) {
+    RLGEN_UNROLL
+    for (int i = 0; i < kPeakSums; ++i) sums[i] = add_dot(half, half, sums[i]);
+  }
+  F32x16 total = zero();
+  RLGEN_UNROLL
+  for (int i = 0; i < kPeakSums; ++i) total = total + sums[i];
+  store(total, out);
+}
+#endif
+
 // Several streams at once, each fetched ahead, read faster than one.
 [[maybe_unused]] static void peak_read(const float* x, int64_t n, float* out) {
   constexpr int kStreams = 8;

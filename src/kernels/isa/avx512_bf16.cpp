@@ -7,6 +7,7 @@
 #define RLGEN_ISA avx512
 
 #include "kernels/linear_bf16_impl.h"
+#include "kernels/peak_impl.h"
 
 namespace rlgen::kernels::avx512_bf16 {
 
@@ -15,5 +16,9 @@ void linear_bf16(const LinearArgs& args, int64_t tile_begin, int64_t tile_end) {
 }
 
 void bf16_operand(const float* x, int64_t k, float* out) { avx512::bf16_operand(x, k, out); }
+
+void peak_bf16(int64_t rounds, float* out) { avx512::peak_dot(rounds, out); }
+
+int64_t peak_bf16_flops() { return avx512::kPeakDotFlops; }
 
 }  // namespace rlgen::kernels::avx512_bf16

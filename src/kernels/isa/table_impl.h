@@ -38,6 +38,8 @@ const KernelTable* table() {
       .row_histogram = row_histogram,
       .peak_fma = peak_fma,
       .peak_flops = kPeakFlops,
+      .peak_bf16 = peak_fma,
+      .peak_bf16_flops = kPeakFlops,
       .peak_read = peak_read,
   };
   return &kTable;

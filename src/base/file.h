@@ -51,4 +51,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// Takes the pages that lie wholly inside `bytes`, a part of a MappedFile, out of this process's
+// memory; they are read again where they are touched. Any thread.
+void drop_pages(std::span<const std::byte> bytes);
+
 }  // namespace rlgen

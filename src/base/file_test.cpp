@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -132,6 +133,33 @@ TEST_F(FileTest, MapsAnEmptyFile) {
 TEST_F(FileTest, RefusesToMapWhatIsNoFile) {
   EXPECT_EQ(MappedFile::open(folder_).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MappedFile::open(path("none")).status().code(), absl::StatusCode::kNotFound);
+}
+
+// Kilobytes of files that this process has in its memory.
+int64_t resident_file_kilobytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssFile:")) return std::stoll(line.substr(8));
+  }
+  return -1;
+}
+
+TEST_F(FileTest, DroppedPagesLeaveMemoryAndComeBack) {
+  const std::string content(size_t{16} << 20, 'x');
+  ASSERT_TRUE(write_file_atomically(path("x"), content).ok());
+  const auto mapped = MappedFile::open(path("x"));
+  ASSERT_TRUE(mapped.ok());
+  const auto touch = [&] {
+    return std::count(mapped->bytes().begin(), mapped->bytes().end(), std::byte{'x'});
+  };
+  const int64_t before = resident_file_kilobytes();
+  if (before < 0) GTEST_SKIP() << "this system does not say what is in memory";
+  EXPECT_EQ(touch(), std::ssize(content));
+  EXPECT_GT(resident_file_kilobytes(), before + 15'000);
+  drop_pages(mapped->bytes().subspan(100, content.size() - 200));
+  EXPECT_LT(resident_file_kilobytes(), before + 1'000);
+  EXPECT_EQ(touch(), std::ssize(content));
+  drop_pages({});
 }
 
 }  // namespace

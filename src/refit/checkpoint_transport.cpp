@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/file.h"
 #include "models/weights.h"
 
 namespace rlgen::refit {
@@ -60,8 +61,9 @@ Status write_pieces(const std::vector<Piece>& pieces, const std::string& update_
   const auto write = [&](int64_t task, int) {
     const Piece& piece = pieces[size_t(task)];
     if (error.failed()) return;
-    const Status status = sink.write(update_id, piece.tensor->name, piece.offset,
-                                     piece.tensor->bytes.subspan(piece.offset, piece.size));
+    const auto bytes = piece.tensor->bytes.subspan(piece.offset, piece.size);
+    const Status status = sink.write(update_id, piece.tensor->name, piece.offset, bytes);
+    drop_pages(bytes);
     if (!status.ok()) {
       error.set(annotate(status,
                          fmt::format("{}: tensor \"{}\"", piece.tensor->file, piece.tensor->name)));

@@ -2,8 +2,8 @@
 """Equal bits on a real model: the demo model's rollouts in every surrounding that must not matter.
 
 64 mixed prompts one by one, then as a batch on every instruction set of this machine, with one and
-two threads and several step budgets, and scored, in all three modes of log-probabilities. Every
-output line has to be equal, key by key. The scalar code is more than twenty times slower and takes
+two threads and several step budgets, and scored, in all three modes of log-probabilities; of the
+bfloat16 profile in the first mode. Every output line has to be equal, key by key. The scalar code is more than twenty times slower and takes
 the first lines only, as the output says. Exit code 77: the demo model is not here.
 """
 
@@ -23,8 +23,9 @@ from smollm2_prompts import Line, prompt_lines
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct"
 TINY = ROOT / "tests" / "fixtures" / "checkpoints" / "llama_text"
-ISAS = ("avx512", "avx2", "neon", "scalar")
+ISAS = ("avx512_bf16", "avx512", "avx2", "neon", "scalar")
 MODES = ("processed", "raw", "tempered")
+MODES_OF_PROFILES = {"float32": MODES, "bfloat16": MODES[:1]}
 BUDGETS = (512, 64, 7)
 SKIPPED = 77
 
@@ -78,10 +79,12 @@ class Matrix:
         program: the rlgen binary.
         folder: where files go.
         faults: one sentence for each run that gave other lines.
+        profile: --activation-dtype of the runs.
     """
 
     program: Path
     folder: Path
+    profile: str = "float32"
     faults: list[str] = field(default_factory=list)
     runs: int = 0
 
@@ -91,7 +94,7 @@ class Matrix:
         given = "--prompts" if verb == "generate" else "--input"
         seed = ["--seed", "17"] if verb == "generate" else []
         command = [self.program, verb, "--model", MODEL, given, source, "--output", output]
-        command += ["--logprobs-mode", mode, *seed, *where.options()]
+        command += ["--logprobs-mode", mode, "--activation-dtype", self.profile, *seed, *where.options()]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RunError(f"{' '.join(map(str, command))}: exit code {done.returncode}: {done.stderr.strip()}")
@@ -151,8 +154,9 @@ def subset(lines: Lines, chosen: list[Line]) -> Lines:
 
 
 def run_matrix(matrix: Matrix, isas: list[str], lines: list[Line], few: list[Line]) -> None:
-    """All runs; `few` are the lines that the scalar code takes."""
-    for mode in MODES:
+    """All runs of a profile; `few` are the lines that the scalar code takes."""
+    print(f"profile {matrix.profile}", flush=True)
+    for mode in MODES_OF_PROFILES[matrix.profile]:
         start = time.monotonic()
         alone = Surrounding(isas[0], at_once=1, shared=False)
         expected = matrix.generate(lines, alone, mode)
@@ -195,7 +199,8 @@ def main() -> int:
             print(
                 f"{len(lines)} prompt lines on {', '.join(isas)}; scalar takes the first {len(few)}, since it is slow"
             )
-            run_matrix(matrix, isas, lines, few)
+            for matrix.profile in MODES_OF_PROFILES:
+                run_matrix(matrix, isas, lines, few)
         except RunError as error:
             matrix.faults.append(str(error))
     for fault in matrix.faults:

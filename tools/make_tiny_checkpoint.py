@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the tiny random checkpoints of the tests as Hugging Face folders.
 
-Each has a fixed seed, so a second run writes the same bytes. Without names all of them are made.
+Each has a fixed seed, so a second run writes the same bytes. Without names all of them are made,
+but for the large ones, which are made by name alone, in models/ unless --output says otherwise.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 from models import folder
+from models.large_checkpoint import LARGE_RECIPES, write_large
 from models.random_weights import random_tensor
 from models.tensor_shapes import checkpoint_shapes
 from models.test_tokenizer import write_test_tokenizer
@@ -23,19 +25,24 @@ ROOT = Path(__file__).resolve().parent.parent
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"checkpoints to make: {', '.join(RECIPES)}")
+    known = RECIPES | LARGE_RECIPES
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"checkpoints to make: {', '.join(known)}")
     parser.add_argument(
         "--output",
         type=Path,
-        default=ROOT / "tests" / "fixtures" / "checkpoints",
-        help="folder that gets one folder each",
+        help="folder that gets one folder each (tests/fixtures/checkpoints; models for large ones)",
     )
     parser.add_argument("--list", action="store_true", help="print names and purposes, make nothing")
     arguments = parser.parse_args(argv)
-    unknown = [name for name in arguments.names if name not in RECIPES]
+    unknown = [name for name in arguments.names if name not in known]
     if unknown:
         parser.error(f"unknown checkpoint {', '.join(unknown)}; see --list")
     return arguments
+
+
+def default_output(name: str) -> Path:
+    """The folder for a checkpoint when none was named."""
+    return ROOT / "models" if name in LARGE_RECIPES else ROOT / "tests" / "fixtures" / "checkpoints"
 
 
 def make(recipe: Recipe, target: Path) -> None:
@@ -53,12 +60,17 @@ def make(recipe: Recipe, target: Path) -> None:
 def main() -> int:
     """Runs the tool; returns the exit code."""
     arguments = parse_arguments()
+    if arguments.list:
+        for name, recipe in (RECIPES | LARGE_RECIPES).items():
+            print(f"{name}: {recipe.purpose}")
+        return 0
     for name in arguments.names or RECIPES:
-        if arguments.list:
-            print(f"{name}: {RECIPES[name].purpose}")
-            continue
-        make(RECIPES[name], arguments.output / name)
-        print(arguments.output / name)
+        target = (arguments.output or default_output(name)) / name
+        if name in LARGE_RECIPES:
+            write_large(target, LARGE_RECIPES[name])
+        else:
+            make(RECIPES[name], target)
+        print(target)
     return 0
 
 

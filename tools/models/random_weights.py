@@ -6,8 +6,11 @@ import zlib
 
 import numpy as np
 
+from models.numbers import to_bfloat16_bits
+
 LOGIT_STD = 2.0
 SCORE_GAIN = 1.4
+PIECE_ELEMENTS = 1 << 22
 
 
 def tensor_generator(seed: int, name: str) -> np.random.Generator:
@@ -30,16 +33,36 @@ def random_tensor(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
     Returns:
         float32 of `shape`.
     """
-    generator = tensor_generator(seed, name)
-    values = generator.standard_normal(shape)
+    values = tensor_generator(seed, name).standard_normal(shape)
+    return scaled(name, shape, values).astype(np.float32)
+
+
+def scaled(name: str, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
+    """Normal `values`, of a tensor of `shape` or of some of its rows, as random_tensor scales them."""
     if name.endswith("norm.weight"):
-        values = 1.0 + 0.2 * values
-    elif name.endswith(".bias"):
-        values = 0.3 * values
-    elif "embed_tokens" in name or "lm_head" in name:
-        values = LOGIT_STD / np.sqrt(shape[-1]) * values
-    elif "q_proj" in name or "k_proj" in name:
-        values = SCORE_GAIN / np.sqrt(shape[-1]) * values
-    else:
-        values = values / np.sqrt(shape[-1])
-    return values.astype(np.float32)
+        return 1.0 + 0.2 * values
+    if name.endswith(".bias"):
+        return 0.3 * values
+    if "embed_tokens" in name or "lm_head" in name:
+        return LOGIT_STD / np.sqrt(shape[-1]) * values
+    if "q_proj" in name or "k_proj" in name:
+        return SCORE_GAIN / np.sqrt(shape[-1]) * values
+    return values / np.sqrt(shape[-1])
+
+
+def random_bfloat16(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Draws a tensor of any size as bfloat16 bits, a few rows at a time.
+
+    Scaled as random_tensor does it; the values are others, drawn in float32.
+
+    Returns:
+        uint16 of `shape`.
+    """
+    generator = tensor_generator(seed, name)
+    rows = max(1, PIECE_ELEMENTS // int(np.prod(shape[1:], dtype=np.int64)))
+    bits = np.empty(shape, dtype=np.uint16)
+    for begin in range(0, shape[0], rows):
+        piece = bits[begin : begin + rows]
+        values = generator.standard_normal(piece.shape, dtype=np.float32)
+        piece[...] = to_bfloat16_bits(scaled(name, shape, values).astype(np.float32))
+    return bits

@@ -1,0 +1,75 @@
+"""rlgen itself, through `rlgen bench`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from peers.environment import PeerError
+from peers.peer import Setting
+from peers.work import Timing, Work
+
+RUN_SECONDS = 1800
+
+
+class Rlgen:
+    """Each run is a process of its own, which measures the machine's limits beside the row.
+
+    It draws every token and gives its log-probability; the peers take the largest logit at most.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.name = "rlgen"
+        self.arithmetic = "float32"
+        self._setting = setting
+        self.reports: dict[str, dict[str, Any]] = {}  # the newest report of each row
+
+    def install(self) -> None:
+        """Nothing: `make build` makes the command."""
+
+    def start(self) -> None:
+        """Looks whether the command was built."""
+        if not self._setting.rlgen.is_file():
+            raise PeerError(f"{self._setting.rlgen} is missing; run 'make build'")
+
+    def run(self, work: Work, seed: int) -> Timing:
+        """Runs a row once."""
+        del seed
+        with tempfile.TemporaryDirectory(prefix="rlgen-bench-") as folder:
+            path = Path(folder) / "report.json"
+            command = [
+                *(str(self._setting.rlgen), "bench", "--model", str(self._setting.model)),
+                *("--threads", str(self._setting.threads), "--rows", work.name, "--repeats", "1"),
+                *("--prefill-tokens", str(work.prompt), "--no-enable-prefix-caching", "--json", str(path)),
+                *(() if work.is_prefill else ("--decode-tokens", str(work.new))),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+            if done.returncode != 0:
+                raise PeerError(f"rlgen bench ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+            report = json.loads(path.read_text())
+        self.reports[work.name] = report
+        self.arithmetic = report["numerics"].split("/")[0]
+        return read_timing(report, work)
+
+    def stop(self) -> None:
+        """Nothing is kept."""
+
+
+def read_timing(report: dict[str, Any], work: Work) -> Timing:
+    """The timing of the row in a report of `rlgen bench`.
+
+    Raises:
+        PeerError: the row was left out.
+    """
+    (row,) = (row for row in report["rows"] if row["row"] == work.name)
+    if "skipped" in row:
+        raise PeerError(row["skipped"])
+    if work.is_prefill:
+        seconds = work.batch * work.prompt / row["value"]
+        return Timing(seconds, None, seconds)
+    whole = work.batch * work.new / row["details"]["whole_tokens_per_second"]
+    decode = work.batch * (work.new - 1) / row["value"]
+    return Timing(None, decode, whole)

@@ -1,0 +1,69 @@
+"""Large random checkpoints, for measuring speed; never committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from models import safetensors_file
+from models.folder import write_json
+from models.random_weights import random_bfloat16
+from models.safetensors_file import StoredTensor
+from models.tensor_shapes import Shapes, checkpoint_shapes
+from models.test_tokenizer import write_test_tokenizer
+from models.tiny_recipes import LLAMA, Recipe
+
+LARGE_RECIPES: dict[str, Recipe] = {
+    "llama_1b": Recipe(
+        "1.1 billion parameters in bfloat16, for measuring speed (2.2 GB)",
+        LLAMA
+        | {
+            "vocab_size": 32000,
+            "hidden_size": 2048,
+            "intermediate_size": 5632,
+            "num_hidden_layers": 22,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "head_dim": 64,
+            "max_position_embeddings": 32768,
+            "bos_token_id": 270,
+            "eos_token_id": 271,
+        },
+        "BF16",
+        seed=12,
+        tokenizer=True,
+    ),
+}
+
+
+def parameters(recipe: Recipe) -> int:
+    """How many numbers the checkpoint holds."""
+    total = 0
+    for shape in checkpoint_shapes(recipe.config).values():
+        count = 1
+        for size in shape:
+            count *= size
+        total += count
+    return total
+
+
+def drawn(recipe: Recipe, shapes: Shapes) -> Iterator[StoredTensor]:
+    """The tensors one after the other, in the order of `shapes`."""
+    for name, shape in shapes.items():
+        yield StoredTensor("BF16", random_bfloat16(recipe.seed, name, shape))
+
+
+def write_large(folder: Path, recipe: Recipe) -> None:
+    """Writes the checkpoint to `folder`, the weights last and under their name only when complete.
+
+    One tensor at a time is in memory.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", recipe.config | {"torch_dtype": "bfloat16"})
+    if recipe.tokenizer:
+        write_test_tokenizer(folder)
+    shapes = dict(sorted(checkpoint_shapes(recipe.config).items()))
+    unfinished = folder / "model.safetensors.part"
+    headers = {name: ("BF16", shape) for name, shape in shapes.items()}
+    safetensors_file.write_streaming(unfinished, headers, drawn(recipe, shapes))
+    unfinished.replace(folder / "model.safetensors")

@@ -14,12 +14,12 @@
 #include "base/edit_distance.h"
 #include "base/utf8.h"
 #include "cli/sampling_options.h"
+#include "cli/version.h"
 
 namespace rlgen::cli {
 namespace {
 
 constexpr char kAbout[] = "rlgen - rollouts for reinforcement learning of language models";
-constexpr char kVersion[] = "rlgen 0.1.0";
 
 Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
 
@@ -211,17 +211,30 @@ void add_inspect(CLI::App* app, InspectOptions* options) {
 }
 
 void add_bench(CLI::App* app, BenchOptions* options) {
+  options->engine.spec.max_num_seqs = 128;  // the largest batch of the rows
   add_engine_options(app, &options->engine);
+  app->add_option("--rows", options->rows,
+                  "rows to measure, separated by commas, * and ? as in file names (all)")
+      ->delimiter(',');
   app->add_option("--repeats", options->repeats, "runs of each row; the best one counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app->add_option("--prefill-tokens", options->prefill_tokens, "prompt length of a prefill row")
+  app->add_option("--seconds", options->seconds, "no row is repeated after that time")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app->add_option("--prefill-tokens", options->prefill_tokens, "length of each prompt")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app->add_option("--decode-tokens", options->decode_tokens, "tokens of a decode row")
-      ->check(CLI::Range(2, 1 << 20))
+  app->add_option("--decode-tokens", options->decode_tokens,
+                  "new tokens of each sequence in a decode row (0: 64, fewer in large batches)")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--arrival-rate", options->arrival_rate, "requests a second in the mixed row")
+      ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
   app->add_option("--json", options->json, "file for the figures as JSON");
+  app->add_option("--compare", options->compare, "figures of an earlier --json to compare with");
+  app->add_option("--plot", options->plot, "file for a plot of the fractions, as SVG");
 }
 
 void add_selftest(CLI::App* app, SelftestOptions* options) {

@@ -62,10 +62,15 @@ struct InspectOptions {
 
 struct BenchOptions {
   EngineOptions engine;
+  std::vector<std::string> rows;  // shell patterns of row names; empty: all
   int32_t repeats = 3;
+  double seconds = 60.0;  // after which no row is repeated
   int32_t prefill_tokens = 128;
-  int32_t decode_tokens = 64;
-  std::string json;  // a file for the figures; empty: none
+  int32_t decode_tokens = 0;  // 0: as the row has it
+  double arrival_rate = 4.0;  // requests a second of the mixed row
+  std::string json;           // a file for the figures; empty: none
+  std::string compare;        // a file of figures to compare with; empty: none
+  std::string plot;           // a file for the plot; empty: none
 };
 
 struct SelftestOptions {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import unittest
+from pathlib import Path
 
-from harness import CHECKPOINTS, TIMEOUT, CommandLineTest
+from harness import CHECKPOINTS, TIMEOUT, CommandLineTest, Line
 
 TEXT = CHECKPOINTS / "llama_text"
 
@@ -137,30 +139,82 @@ class Inspect(CommandLineTest):
 class Speed(CommandLineTest):
     """bench and selftest, on a checkpoint so small that the figures mean nothing."""
 
-    def test_bench(self) -> None:
-        """Rows for prefill and decode at each batch, beside the machine's limits."""
+    def bench(self, *options: object, model: Path = TEXT) -> dict[str, Line]:
+        """The rows of a small run by name, after a look at what is the same for all."""
         path = self.folder / "bench.json"
         result = self.run_rlgen(
-            *("bench", "--model", TEXT, "--threads", 1, "--repeats", 1, "--prefill-tokens", 16),
-            *("--decode-tokens", 32, "--json", path, "--max-num-batched-tokens", 2048),
+            *("bench", "--model", model, "--threads", 1, "--repeats", 1, "--prefill-tokens", 16),
+            *("--decode-tokens", 32, "--json", path, "--max-num-batched-tokens", 4096, *options),
         )
         self.assertEqual(result.code, 0, result.stderr)
-        figures = json.loads(path.read_text())
-        self.assertEqual(
-            [(row["work"], row["batch"]) for row in figures["rows"]],
-            [(work, batch) for work in ("prefill", "decode") for batch in (1, 8, 64)],
+        self.report = json.loads(path.read_text())
+        self.printed = result.stdout
+        self.assertGreater(self.report["machine"]["cpus"], 0)
+        self.assertTrue(self.report["machine"]["cpu"])
+        return {row["row"]: row for row in self.report["rows"]}
+
+    def test_bench(self) -> None:
+        """Every row is measured, beside the machine's limits, or says why not."""
+        rows = self.bench("--arrival-rate", 1000)
+        self.assertIn("needs 2049 positions", rows.pop("prefill/2048")["skipped"])
+        for thousands in (1, 2, 4, 8, 16, 32):
+            self.assertIn("128 positions", rows.pop(f"attention/{thousands}k")["skipped"])
+        memory = rows.pop("memory")
+        self.assertTrue("skipped" in memory or memory["details"]["packed_weights_mb"] > 0)
+        self.assertEqual(len(rows), 1 + 3 + 8 + 1 + 6)
+        for row in rows.values():
+            self.assertGreater(row["value"], 0, row)
+            self.assertGreater(row["fraction"], 0, row)
+            self.assertEqual(row["runs"], 1, row)
+        self.assertGreater(rows["sampling/top-p-152k"]["details"]["percent_of_decode_step"], 0)
+        self.assertGreaterEqual(
+            rows["mixed"]["details"]["ttft_p99_ms"], rows["mixed"]["details"]["ttft_p50_ms"]
         )
-        for row in figures["rows"]:
-            self.assertGreater(row["tokens_per_second"], 0)
-            self.assertGreater(row["fraction"], 0)
-        self.assertGreater(figures["fma_flops_per_second"], 1e8)
-        self.assertGreater(figures["read_bytes_per_second"], 1e8)
-        self.assertIn("FMA peak", result.stdout)
+        self.assertGreater(self.report["fma_flops_per_second"], 1e8)
+        self.assertGreater(self.report["read_bytes_per_second"], 1e8)
+        self.assertIn("FMA peak", self.printed)
+        self.assertIn("not measured: the context has 128 positions", self.printed)
+
+    def test_bench_chosen_rows(self) -> None:
+        """Patterns choose rows; a run is compared with an earlier one and drawn."""
+        self.assertEqual(list(self.bench("--rows", "decode/1,prefill/?")), ["prefill/1", "prefill/8", "decode/1"])
+        old = self.folder / "old.json"
+        (self.folder / "bench.json").rename(old)
+        plot = self.folder / "bench.svg"
+        rows = self.bench("--rows", "decode/1", "decode/2", "--compare", old, "--plot", plot, "--seconds", 0)
+        self.assertEqual(list(rows), ["decode/1", "decode/2"])
+        self.assertRegex(self.printed, r"decode/1 +[\d.]+ +[\d.]+ tok/s +[\d.]+x")
+        self.assertRegex(self.printed, r"prefill/8 +[\d.]+ +-\n")
+        self.assertNotIn("warning", self.printed)
+        self.assertIn("decode/2", plot.read_text())
+
+    def test_bench_attention(self) -> None:
+        """Attention alone reads as much as the context holds, and no faster than a plain read by far."""
+        row = self.bench("--rows", "attention/1k", model=self.long_model())["attention/1k"]
+        self.assertEqual(row["details"]["megabytes"], 1024 * self.kv_bytes / 1e6)
+        self.assertGreater(row["fraction"], 0)
+
+    def long_model(self) -> Path:
+        """A copy of a checkpoint that says it has a long context."""
+        folder = self.folder / "long"
+        shutil.copytree(CHECKPOINTS / "llama", folder)
+        config = json.loads((folder / "config.json").read_text())
+        config["max_position_embeddings"] = 2048
+        (folder / "config.json").write_text(json.dumps(config))
+        self.kv_bytes = 2 * 4 * config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"]
+        return folder
 
     def test_bench_does_not_fit(self) -> None:
         """More tokens than the context has."""
         result = self.run_rlgen("bench", "--model", TEXT, "--prefill-tokens", 100, "--decode-tokens", 100)
         self.assert_one_error(result, 1, "--prefill-tokens 100", "128")
+
+    def test_bench_bad_files_and_rows(self) -> None:
+        """A row that is not there, figures that are none."""
+        self.assert_one_error(self.run_rlgen("bench", "--model", TEXT, "--rows", "x"), 1, '"x"', "decode/64")
+        wrong = self.folder / "wrong.json"
+        wrong.write_text("{}")
+        self.assert_one_error(self.run_rlgen("bench", "--model", TEXT, "--compare", wrong), 1, "wrong.json", "schema")
 
     def test_selftest(self) -> None:
         """Every instruction set of this machine gives the same bits."""

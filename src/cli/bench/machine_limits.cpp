@@ -1,5 +1,6 @@
 #include "cli/bench/machine_limits.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -9,6 +10,14 @@ namespace {
 
 constexpr int64_t kShareFloats = 16 * 1024;  // of one task: 64 KiB
 constexpr int64_t kShareBytes = kShareFloats * int64_t{sizeof(float)};
+
+constexpr double kFlopsSeconds = 0.05;
+constexpr int kReadPasses = 2;
+constexpr double kLeastRead = 2e8;  // bytes of all passes over a small buffer
+
+int64_t shares_of(int64_t bytes) {
+  return std::max<int64_t>(1, (bytes + kShareBytes - 1) / kShareBytes);
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -41,7 +50,7 @@ double measure_flops(const kernels::KernelTable& table, ThreadPool& pool, double
 }
 
 StatusOr<ReadBuffer> ReadBuffer::create(int64_t bytes, ThreadPool& pool) {
-  const int64_t shares = (bytes + kShareBytes - 1) / kShareBytes;
+  const int64_t shares = shares_of(bytes);
   RLGEN_ASSIGN_OR_RETURN(auto region, Region::create(shares * kShareBytes));
   pool.run(shares, [&](int64_t task, int) {
     std::memset(region->data() + task * kShareBytes, 1, static_cast<size_t>(kShareBytes));
@@ -49,15 +58,42 @@ StatusOr<ReadBuffer> ReadBuffer::create(int64_t bytes, ThreadPool& pool) {
   return ReadBuffer(std::move(region));
 }
 
-double ReadBuffer::measure(const kernels::KernelTable& table, ThreadPool& pool) const {
+double ReadBuffer::measure(const kernels::KernelTable& table, ThreadPool& pool,
+                           int64_t bytes) const {
   std::vector<Sink> sinks(static_cast<size_t>(pool.num_threads()));
   const auto* const floats = reinterpret_cast<const float*>(region_->data());
+  const int64_t shares = std::min(shares_of(bytes), region_->size() / kShareBytes);
   const auto start = std::chrono::steady_clock::now();
-  pool.run(region_->size() / kShareBytes, [&](int64_t task, int thread) {
+  pool.run(shares, [&](int64_t task, int thread) {
     table.peak_read(floats + task * kShareFloats, kShareFloats,
                     sinks[static_cast<size_t>(thread)].values);
   });
-  return static_cast<double>(region_->size()) / seconds_since(start);
+  return static_cast<double>(shares * kShareBytes) / seconds_since(start);
+}
+
+MachineLimits better_of(const MachineLimits& a, const MachineLimits& b) {
+  return {.flops = std::max(a.flops, b.flops),
+          .read_bytes = std::max(a.read_bytes, b.read_bytes),
+          .buffer_bytes = b.buffer_bytes};
+}
+
+StatusOr<MachineLimits> LimitMeter::measure(int64_t bytes) {
+  if (!buffer_ || buffer_->bytes() < bytes) {
+    buffer_.reset();
+    RLGEN_ASSIGN_OR_RETURN(buffer_, ReadBuffer::create(bytes, pool_));
+  }
+  MachineLimits now{.flops = measure_flops(table_, pool_, kFlopsSeconds), .buffer_bytes = bytes};
+  const double least_passes = kReadPasses;
+  const double passes = std::max(least_passes, kLeastRead / static_cast<double>(bytes));
+  for (int i = 0; i < static_cast<int>(passes); ++i) {
+    now.read_bytes = std::max(now.read_bytes, buffer_->measure(table_, pool_, bytes));
+  }
+  best_.flops = std::max(best_.flops, now.flops);
+  if (bytes >= base_bytes_) {
+    best_.read_bytes = std::max(best_.read_bytes, now.read_bytes);
+    best_.buffer_bytes = base_bytes_;
+  }
+  return now;
 }
 
 }  // namespace rlgen::cli

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/status.h"
 #include "base/thread_pool.h"
@@ -23,16 +24,45 @@ double measure_flops(const kernels::KernelTable& table, ThreadPool& pool, double
 // A buffer whose reading is measured.
 class ReadBuffer {
  public:
-  // `bytes` is rounded up to whole kilobytes. kResourceExhausted when there is no room.
+  // `bytes` is rounded up to whole shares of 64 KiB. kResourceExhausted when there is no room.
   static StatusOr<ReadBuffer> create(int64_t bytes, ThreadPool& pool);
 
-  // Bytes a second of one pass over the buffer, each thread its own share.
-  double measure(const kernels::KernelTable& table, ThreadPool& pool) const;
+  // Bytes a second of one pass over the first `bytes` of the buffer, rounded up to whole shares and
+  // at most all of it; each thread its own share.
+  double measure(const kernels::KernelTable& table, ThreadPool& pool, int64_t bytes) const;
   int64_t bytes() const { return region_->size(); }
 
  private:
   explicit ReadBuffer(std::shared_ptr<Region> region) : region_(std::move(region)) {}
   std::shared_ptr<Region> region_;
 };
+
+// Measures the machine beside each row, since machines change their speed while one looks (clock,
+// neighbours). One thread uses it.
+class LimitMeter {
+ public:
+  // `pool` has as many threads as what is measured beside. Reading counts in best() where the
+  // buffer has at least `base_bytes`: a smaller one may lie in a cache.
+  LimitMeter(const kernels::KernelTable& table, ThreadPool& pool, int64_t base_bytes)
+      : table_(table), pool_(pool), base_bytes_(base_bytes) {}
+
+  // Both limits now, the reading one over a buffer of `bytes`. kResourceExhausted as ReadBuffer.
+  StatusOr<MachineLimits> measure(int64_t bytes);
+
+  const MachineLimits& best() const { return best_; }  // of all calls so far
+  int64_t buffer_bytes() const { return buffer_ ? buffer_->bytes() : 0; }
+  ThreadPool& pool() const { return pool_; }
+  const kernels::KernelTable& table() const { return table_; }
+
+ private:
+  const kernels::KernelTable& table_;
+  ThreadPool& pool_;
+  int64_t base_bytes_;
+  std::optional<ReadBuffer> buffer_;  // grows to the largest that was asked for
+  MachineLimits best_;
+};
+
+// The better value of each.
+MachineLimits better_of(const MachineLimits& a, const MachineLimits& b);
 
 }  // namespace rlgen::cli

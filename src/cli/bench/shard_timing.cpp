@@ -1,5 +1,6 @@
 #include "cli/bench/shard_timing.h"
 
+#include <thread>
 #include <utility>
 
 namespace rlgen::cli {
@@ -30,43 +31,60 @@ void ShardTimer::on_events(EventBatch events) {
   StepRecord step{.time = time};
   bool only_first = false;
   for (const SequenceEvent& event : events) {
-    int64_t& generated = generated_.at(static_cast<size_t>(event.id - first_id_));
+    const auto sequence = static_cast<size_t>(event.id - first_id_);
+    int64_t& generated = generated_.at(sequence);
     for (size_t i = 0; i < event.tokens.size(); ++i) {
       ++step.tokens;
+      run_.tokens.push_back({.id = event.id, .time = time});
       only_first = only_first || generated == 0;
-      if (generated > 0) step.keys += prompt_tokens_ + generated;
+      if (generated > 0) step.keys += prompt_tokens_[sequence] + generated;
       ++generated;
     }
     if (!event.finish) continue;
     if (event.finish->reason == FinishReason::kError && error_.ok()) error_ = event.finish->error;
+    run_.cached_tokens += event.finish->cached_tokens;
     --open_;
   }
   if (only_first) step.keys = 0;
-  steps_.push_back(step);
+  run_.steps.push_back(step);
   if (open_ == 0) done_.notify_all();
 }
 
-StatusOr<ShardTimer::Run> ShardTimer::run(ShardClient& shard,
-                                          std::vector<SequenceRequest> requests) {
-  {
-    const std::lock_guard lock(mutex_);
-    open_ = static_cast<int64_t>(requests.size());
-    prompt_tokens_ = static_cast<int64_t>(requests.front().prompt_token_ids.size());
-    first_id_ = requests.front().id;
-    generated_.assign(requests.size(), 0);
-    steps_.clear();
-    error_ = absl::OkStatus();
+void ShardTimer::begin(const std::vector<SequenceRequest>& requests) {
+  const std::lock_guard lock(mutex_);
+  open_ = static_cast<int64_t>(requests.size());
+  first_id_ = requests.front().id;
+  prompt_tokens_.clear();
+  for (const SequenceRequest& request : requests) {
+    prompt_tokens_.push_back(static_cast<int64_t>(request.prompt_token_ids.size()));
   }
+  generated_.assign(requests.size(), 0);
+  run_ = {};
+  run_.start = SteadyClock::now();
+  error_ = absl::OkStatus();
+}
+
+StatusOr<ShardTimer::Run> ShardTimer::run(ShardClient& shard, std::vector<SequenceRequest> requests,
+                                          const std::vector<double>& arrivals) {
+  begin(requests);
   const auto start = SteadyClock::now();
-  RLGEN_RETURN_IF_ERROR(shard.submit(std::move(requests)));
+  if (arrivals.empty()) {
+    RLGEN_RETURN_IF_ERROR(shard.submit(std::move(requests)));
+  }
+  for (size_t i = 0; i < arrivals.size(); ++i) {
+    std::this_thread::sleep_until(start + std::chrono::duration_cast<SteadyClock::duration>(
+                                              std::chrono::duration<double>(arrivals[i])));
+    std::vector<SequenceRequest> one;
+    one.push_back(std::move(requests[i]));
+    RLGEN_RETURN_IF_ERROR(shard.submit(std::move(one)));
+  }
   std::unique_lock lock(mutex_);
   if (!done_.wait_for(lock, std::chrono::minutes(10), [&] { return open_ == 0; })) {
     return absl::DeadlineExceededError("a row of the benchmark took more than ten minutes");
   }
   RLGEN_RETURN_IF_ERROR(error_);
-  Run run{.steps = std::move(steps_)};
-  run.seconds = std::chrono::duration<double>(run.steps.back().time - start).count();
-  return run;
+  run_.seconds = std::chrono::duration<double>(run_.steps.back().time - run_.start).count();
+  return std::move(run_);
 }
 
 }  // namespace rlgen::cli

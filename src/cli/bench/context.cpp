@@ -1,0 +1,36 @@
+#include "cli/bench/context.h"
+
+#include <fmt/format.h>
+
+namespace rlgen::cli {
+
+int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options) {
+  return row.prompt > 0 ? row.prompt : options.prefill_tokens;
+}
+
+int32_t new_tokens(const RowSpec& row, const BenchOptions& options) {
+  if (row.kind != RowKind::kDecode) return 1;
+  return options.decode_tokens > 0 ? options.decode_tokens : row.decode;
+}
+
+std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info) {
+  const ShardSpec& spec = options.engine.spec;
+  if (row.kind == RowKind::kAttention) {
+    if (row.context <= info.max_model_len) return "";
+    return fmt::format("the context has {} positions", info.max_model_len);
+  }
+  if (row.kind != RowKind::kPrefill && row.kind != RowKind::kDecode) return "";
+  if (row.batch > spec.max_num_seqs) return fmt::format("--max-num-seqs is {}", spec.max_num_seqs);
+  const int64_t tokens = prompt_tokens(row, options) + new_tokens(row, options);
+  if (tokens > info.max_model_len) {
+    return fmt::format("needs {} positions, the context has {}", tokens, info.max_model_len);
+  }
+  if (tokens * row.batch > info.kv_capacity_tokens) {
+    return fmt::format(
+        "needs keys and values of {} tokens, --kv-cache-memory-bytes has room for {}",
+        tokens * row.batch, info.kv_capacity_tokens);
+  }
+  return "";
+}
+
+}  // namespace rlgen::cli

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench/machine_limits.h"
+#include "cli/bench/prompts.h"
+#include "cli/bench/rows.h"
+#include "cli/bench/shard_timing.h"
+#include "cli/bench/work.h"
+#include "cli/options.h"
+#include "contract/shard.h"
+#include "kernels/kv_layout.h"
+#include "models/decoder_spec.h"
+
+namespace rlgen::cli {
+
+// What the rows are measured with. One thread uses it.
+struct BenchContext {
+  explicit BenchContext(const BenchOptions& options) : options(options) {}
+
+  const BenchOptions& options;
+
+  models::DecoderSpec model;
+  std::vector<std::string> files;  // that hold the weights
+  kernels::KvLayout kv_layout;
+  const kernels::KernelTable* kernels = nullptr;
+  std::unique_ptr<ThreadPool> pool;  // as large as the shard's own
+
+  ShardTimer timer;  // outlives the shard
+  std::unique_ptr<ShardClient> shard;
+  ShardInfo info;
+  ModelCost cost;
+  std::optional<LimitMeter> meter;
+  std::optional<PromptMaker> prompts;
+
+  int64_t resident_before = 0;      // of the process, before the shard was started
+  int64_t idle_bytes = 0;           // that the shard took by its start
+  int64_t load_peak_bytes = 0;      // the most during its start; 0: not known
+  int64_t run_peak_bytes = 0;       // the most during the rows; 0: not known
+  double batch_step_seconds = 0.0;  // the best decode step at batch 64; 0: none yet
+};
+
+// The tokens of each prompt and the new tokens of each sequence of a row.
+int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options);
+int32_t new_tokens(const RowSpec& row, const BenchOptions& options);
+
+// Why a row cannot be measured with this model and these options; empty where it can.
+std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info);
+
+}  // namespace rlgen::cli

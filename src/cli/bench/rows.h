@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace rlgen::cli {
+
+enum class RowKind { kLoad, kMemory, kPrefill, kDecode, kMixed, kAttention, kSampling };
+
+enum class RowSampling { kGreedy, kPlain, kTopP };
+
+// One row of the benchmark: what is done, at which size.
+struct RowSpec {
+  std::string name;
+  RowKind kind = RowKind::kPrefill;
+  int32_t batch = 1;    // sequences
+  int32_t prompt = 0;   // tokens of each prompt; 0: --prefill-tokens
+  int32_t decode = 0;   // new tokens of each sequence, unless --decode-tokens says otherwise
+  int32_t context = 0;  // attention: keys that the new token sees
+  int32_t entries = 0;  // sampling: ids of a row; 0: the model's vocabulary
+  RowSampling sampling = RowSampling::kPlain;
+};
+
+// Every row there is, in the order in which they run.
+std::span<const RowSpec> all_rows();
+
+// The rows whose names match one of `patterns` (shell patterns: *, ?, [...]), in their order; all
+// without patterns. kInvalidArgument where a pattern matches none, with the names there are.
+StatusOr<std::vector<RowSpec>> choose_rows(const std::vector<std::string>& patterns);
+
+}  // namespace rlgen::cli

@@ -91,8 +91,8 @@ def install(peers: list[Peer]) -> int:
 
 def run(arguments: argparse.Namespace, setting: Setting) -> int:
     """Measures, prints and writes the results."""
-    own = Rlgen(setting)
-    peers = [own, *choose_peers(all_peers(setting), arguments.peers)]
+    own = [Rlgen(setting, "float32"), Rlgen(setting, "bfloat16")]
+    peers = [*own, *choose_peers(all_peers(setting), arguments.peers)]
     work = choose_work(arguments.rows)
     results = measure(peers, work, arguments.rounds, lambda line: print(line, file=sys.stderr, flush=True))
     facts = {
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, setting: Setting) -> int:
         "rounds": arguments.rounds,
     }
     named = [(peer.name, peer.arithmetic) for peer in peers]
-    document = report.document_of(results, work, named, facts, own.reports)
+    document = report.document_of(results, work, named, facts, {one.name: one.reports for one in own})
     arguments.json.write_text(json.dumps(document, indent=2) + "\n")
     print(report.text_of(document), end="")
     return 0 if document["rows"] else 1

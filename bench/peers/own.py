@@ -16,14 +16,14 @@ RUN_SECONDS = 1800
 
 
 class Rlgen:
-    """Each run is a process of its own, which measures the machine's limits beside the row.
+    """One arithmetic profile; each run is a process of its own, which measures the limits beside the row.
 
     It draws every token and gives its log-probability; the peers take the largest logit at most.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self.name = "rlgen"
-        self.arithmetic = "float32"
+    def __init__(self, setting: Setting, arithmetic: str = "float32") -> None:
+        self.name = f"rlgen {arithmetic}"
+        self.arithmetic = arithmetic
         self._setting = setting
         self.reports: dict[str, dict[str, Any]] = {}  # the newest report of each row
 
@@ -43,6 +43,7 @@ class Rlgen:
             command = [
                 *(str(self._setting.rlgen), "bench", "--model", str(self._setting.model)),
                 *("--threads", str(self._setting.threads), "--rows", work.name, "--repeats", "1"),
+                *("--activation-dtype", self.arithmetic),
                 *("--prefill-tokens", str(work.prompt), "--no-enable-prefix-caching", "--json", str(path)),
                 *(() if work.is_prefill else ("--decode-tokens", str(work.new))),
             ]
@@ -51,7 +52,6 @@ class Rlgen:
                 raise PeerError(f"rlgen bench ended with {done.returncode}: {done.stderr.strip()[-300:]}")
             report = json.loads(path.read_text())
         self.reports[work.name] = report
-        self.arithmetic = report["numerics"].split("/")[0]
         return read_timing(report, work)
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ from peers.runner import Results
 from peers.work import MEASURES, Work
 
 SCHEMA = 1
-OWN = "rlgen"
+OWN = "rlgen "  # how the names of its profiles begin
 BEGIN, END = "<!-- peers: made by bench/peers.py -->", "<!-- peers: end -->"
 # The measure of a row that stands in the table.
 SHOWN = {"prefill": "prefill", "decode": "decode"}
@@ -27,9 +27,10 @@ def document_of(
     Args:
         results: what was measured.
         work: the rows.
-        peers: name and arithmetic of each engine, rlgen among them.
+        peers: name and arithmetic of each engine, the profiles of rlgen among them.
         facts: what else is to be kept (model, threads, rounds, date).
-        reports: row -> the newest report of `rlgen bench`, which has the machine and the limits.
+        reports: profile of rlgen -> row -> the newest report of `rlgen bench`, which has the machine
+            and the fraction of the limit.
     """
     rows = []
     for row in work:
@@ -38,19 +39,17 @@ def document_of(
             found = {name: rate for name, rate in best.items() if rate is not None}
             if found:
                 rows.append({"row": row.name, "measure": measure, "tokens_per_second": found})
-    machine = next((report["machine"] for report in reports.values()), None)
+    every = [report for found in reports.values() for report in found.values()]
     fractions = {
-        name: own["fraction"]
-        for name, report in reports.items()
-        for own in report["rows"]
-        if own["row"] == name and "fraction" in own
+        own: {row: fraction for row, report in found.items() if (fraction := fraction_of(report, row)) is not None}
+        for own, found in reports.items()
     }
     failures = [
         {"row": row or "all", "peer": peer, "reason": reason} for (row, peer), reason in results.failures.items()
     ]
     return {
         "schema": SCHEMA,
-        "machine": machine,
+        "machine": every[0]["machine"] if every else None,
         **facts,
         "work": [{"row": row.name, "batch": row.batch, "prompt": row.prompt, "new": row.new} for row in work],
         "peers": [{"name": name, "arithmetic": arithmetic} for name, arithmetic in peers],
@@ -58,6 +57,11 @@ def document_of(
         "rows": rows,
         "not_run": failures,
     }
+
+
+def fraction_of(report: Document, name: str) -> float | None:
+    """The fraction of the limit that a row of a report of `rlgen bench` reached."""
+    return next((row["fraction"] for row in report["rows"] if row["row"] == name and "fraction" in row), None)
 
 
 def read_document(path: Path) -> Document:
@@ -72,65 +76,79 @@ def read_document(path: Path) -> Document:
     return document
 
 
-def best_peer(rates: dict[str, float]) -> tuple[str, float] | None:
-    """The fastest engine but rlgen; None where there is none."""
-    others = {name: rate for name, rate in rates.items() if name != OWN}
-    if not others:
-        return None
-    name = max(others, key=lambda peer: others[peer])
-    return name, others[name]
+def ratio(rates: dict[str, float], own: str, arithmetic: dict[str, str]) -> float | None:
+    """How many times as fast a profile of rlgen is as the best peer of the same arithmetic.
+
+    Returns:
+        None where one of them is missing.
+    """
+    others = [
+        rate
+        for name, rate in rates.items()
+        if not name.startswith(OWN) and arithmetic[name] == arithmetic[own]
+    ]
+    return rates[own] / max(others) if others and own in rates else None
 
 
-def ratio(rates: dict[str, float]) -> float | None:
-    """How many times as fast as the best peer rlgen is; None where one of them is missing."""
-    peer = best_peer(rates)
-    return rates[OWN] / peer[1] if peer and OWN in rates else None
+def headings(document: Document) -> tuple[dict[str, str], list[str]]:
+    """The arithmetic of each engine by name, and the profiles of rlgen."""
+    arithmetic = {peer["name"]: peer["arithmetic"] for peer in document["peers"]}
+    return arithmetic, [name for name in arithmetic if name.startswith(OWN)]
+
+
+def factor_text(factor: float | None) -> str:
+    """A ratio for people."""
+    return "-" if factor is None else f"{factor:.2f}x"
 
 
 def text_of(document: Document) -> str:
     """For people: a line for each row and measure, then what could not be run."""
-    names = [peer["name"] for peer in document["peers"]]
-    lines = [f"{'row':<14} {'measure':<8} " + " ".join(f"{name:>18}" for name in names) + f" {'ratio':>7}"]
+    arithmetic, own = headings(document)
+    columns = [*arithmetic, *(f"ratio {name.removeprefix(OWN)}" for name in own)]
+    lines = [f"{'row':<14} {'measure':<8} " + " ".join(f"{name:>20}" for name in columns)]
     for row in document["rows"]:
         rates = row["tokens_per_second"]
-        cells = " ".join(f"{rates[name]:>18.1f}" if name in rates else f"{'-':>18}" for name in names)
-        factor = ratio(rates)
-        lines.append(f"{row['row']:<14} {row['measure']:<8} {cells} {f'{factor:.2f}x' if factor else '-':>7}")
-    lines += ["", "tokens a second, the best of the rounds; ratio: rlgen to the best peer"]
+        cells = [f"{rates[name]:.1f}" if name in rates else "-" for name in arithmetic]
+        cells += [factor_text(ratio(rates, name, arithmetic)) for name in own]
+        lines.append(f"{row['row']:<14} {row['measure']:<8} " + " ".join(f"{cell:>20}" for cell in cells))
+    lines += ["", "tokens a second, the best of the rounds"]
+    lines += ["ratio: a profile of rlgen to the best peer of the same arithmetic"]
     lines += [f"{measure}: {meaning}" for measure, meaning in MEASURES.items()]
     lines += [f"not run: {item['peer']}, {item['row']}: {item['reason']}" for item in document["not_run"]]
     return "\n".join(lines) + "\n"
 
 
+def table_row(document: Document, row: Document) -> str:
+    """A line of the table of README.md."""
+    arithmetic, own = headings(document)
+    rates = row["tokens_per_second"]
+    cells = [row["row"].replace("/", ", ")]
+    for name in arithmetic:
+        fraction = document["fractions_of_the_limit"].get(name, {}).get(row["row"])
+        share = f" ({100 * fraction:.0f} %)" if fraction else ""
+        cells.append(f"{rates[name]:.0f}{share}" if name in rates else "-")
+    cells += [factor_text(ratio(rates, name, arithmetic)) for name in own]
+    return "| " + " | ".join(cells) + " |"
+
+
 def table_of(document: Document) -> str:
-    """The table of README.md, with the sentence before it."""
-    names = [peer["name"] for peer in document["peers"] if peer["name"] != OWN]
-    arithmetic = {peer["name"]: peer["arithmetic"] for peer in document["peers"]}
+    """The table of README.md, with the sentences before it."""
+    arithmetic, own = headings(document)
     machine = document["machine"] or {}
-    head = ["work", f"rlgen ({arithmetic.get(OWN, '?')})", "of the limit"]
-    head += [name if arithmetic[name] in name else f"{name} ({arithmetic[name]})" for name in names]
-    head += ["rlgen to the best"]
+    head = ["work", *(name if kind in name else f"{name} ({kind})" for name, kind in arithmetic.items())]
+    head += [f"{name.removeprefix(OWN)}: to the best" for name in own]
     lines = [
-        f"Tokens a second of {Path(document['model']).name} with weights in bfloat16, {document['threads']} threads of "
+        f"Tokens a second of {document['model']} with weights in bfloat16, {document['threads']} threads of "
         f"{machine.get('cpu', 'an unknown CPU')}, the best of {document['rounds']} rounds in which all engines took "
         "turns. Prefill: one prompt of 2,048 tokens; decode at a batch of that many sequences, 128 new tokens after "
-        "128, once the prompts are done.",
+        "128, once the prompts are done. In brackets the fraction of what the machine allows; the last columns "
+        "compare a profile of rlgen with the best engine of the same arithmetic.",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
     ]
-    for row in document["rows"]:
-        kind = row["row"].split("/")[0]
-        if SHOWN[kind] != row["measure"]:
-            continue
-        rates = row["tokens_per_second"]
-        fraction = document["fractions_of_the_limit"].get(row["row"])
-        factor = ratio(rates)
-        cells = [row["row"].replace("/", ", "), f"{rates[OWN]:.0f}" if OWN in rates else "-"]
-        cells += [f"{100 * fraction:.0f} %" if fraction else "-"]
-        cells += [f"{rates[name]:.0f}" if name in rates else "-" for name in names]
-        cells += [f"{factor:.2f}x" if factor else "-"]
-        lines.append("| " + " | ".join(cells) + " |")
+    shown = [row for row in document["rows"] if SHOWN[row["row"].split("/")[0]] == row["measure"]]
+    lines += [table_row(document, row) for row in shown]
     if document["not_run"]:
         left_out = sorted({f"{item['peer']} ({item['row']}): {item['reason']}" for item in document["not_run"]})
         lines += ["", "Not run: " + "; ".join(left_out) + "."]

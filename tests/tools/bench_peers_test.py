@@ -139,20 +139,30 @@ class Rounds(unittest.TestCase):
 class Report(unittest.TestCase):
     """What is made of the results."""
 
-    PEERS: ClassVar = [("rlgen", "float32"), ("llama.cpp", "bfloat16"), ("vLLM compiled", "bfloat16")]
+    PEERS: ClassVar = [
+        ("rlgen float32", "float32"),
+        ("rlgen bfloat16", "bfloat16"),
+        ("llama.cpp", "bfloat16"),
+        ("Transformers", "bfloat16"),
+        ("Transformers float32", "float32"),
+        ("vLLM compiled", "bfloat16"),
+    ]
 
     def document(self) -> dict[str, Any]:
         """Two rows, one peer left out."""
         results = Results()
         results.rates = {
-            ("decode/8", "decode", "rlgen"): [300.0, 360.0],
+            ("decode/8", "decode", "rlgen float32"): [300.0, 360.0],
+            ("decode/8", "decode", "rlgen bfloat16"): [480.0],
             ("decode/8", "decode", "llama.cpp"): [240.0, 200.0],
-            ("decode/8", "whole", "rlgen"): [100.0],
-            ("prefill/2048", "prefill", "rlgen"): [900.0],
+            ("decode/8", "decode", "Transformers"): [100.0],
+            ("decode/8", "decode", "Transformers float32"): [120.0],
+            ("decode/8", "whole", "rlgen float32"): [100.0],
+            ("prefill/2048", "prefill", "rlgen float32"): [900.0],
         }
         results.failures = {("", "vLLM compiled"): "not installed"}
         row = {"row": "decode/8", "value": 360.0, "fraction": 0.87}
-        reports = {"decode/8": {"machine": {"cpu": "Fast One"}, "rows": [row]}}
+        reports = {"rlgen float32": {"decode/8": {"machine": {"cpu": "Fast One"}, "rows": [row]}}}
         facts = {"date": "2026-01-01", "model": "small", "threads": 2, "rounds": 2}
         return report.document_of(results, [PREFILL, DECODE], self.PEERS, facts, reports)
 
@@ -168,21 +178,22 @@ class Report(unittest.TestCase):
         self.assertEqual(document["machine"]["cpu"], "Fast One")
         self.assertEqual(document["not_run"], [{"row": "all", "peer": "vLLM compiled", "reason": "not installed"}])
         (decode,) = (row for row in document["rows"] if row["measure"] == "decode")
-        self.assertEqual(decode["tokens_per_second"], {"rlgen": 360.0, "llama.cpp": 240.0})
+        self.assertEqual(decode["tokens_per_second"]["rlgen float32"], 360.0)
+        self.assertNotIn("vLLM compiled", decode["tokens_per_second"])
 
     def test_text(self) -> None:
         """Ratios, and what was not run."""
         text = report.text_of(self.document())
-        self.assertRegex(text, r"decode/8 +decode +360\.0 +240\.0 +- +1\.50x")
-        self.assertRegex(text, r"prefill/2048 +prefill +900\.0 +- +- +-")
+        self.assertRegex(text, r"decode/8 +decode +360\.0 +480\.0 +240\.0 +100\.0 +120\.0 +- +3\.00x +2\.00x")
+        self.assertRegex(text, r"prefill/2048 +prefill +900\.0( +-){7}")
         self.assertIn("not run: vLLM compiled, all: not installed", text)
 
     def test_table(self) -> None:
         """The README's table shows one measure of each row."""
         table = report.table_of(self.document())
-        self.assertIn("| decode, 8 | 360 | 87 % | 240 | - | 1.50x |", table)
-        self.assertIn("| prefill, 2048 | 900 | - | - | - | - |", table)
-        self.assertNotIn("| 100 |", table)
+        self.assertIn("| decode, 8 | 360 (87 %) | 480 | 240 | 100 | 120 | - | 3.00x | 2.00x |", table)
+        self.assertIn("| prefill, 2048 | 900 | - | - | - | - | - | - | - |", table)
+        self.assertEqual(table.count("| decode, 8 |"), 1)
         self.assertIn("Fast One", table)
         self.assertIn("Not run: vLLM compiled (all): not installed.", table)
         page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"

@@ -20,8 +20,9 @@ Status look_at_model(BenchContext* context) {
   const ShardSpec& spec = context->options.engine.spec;
   RLGEN_ASSIGN_OR_RETURN(const backends::MachineChoice machine, backends::choose_machine(spec));
   RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(spec));
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(spec));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(spec.model, spec.max_model_len, dtype));
+                         models::open_model(spec.model, spec.max_model_len, dtype, profile));
   context->model = model.decoder.spec;
   RLGEN_ASSIGN_OR_RETURN(context->kv_layout, backends::choose_kv_layout(spec, model.decoder.spec));
   std::set<std::string> files;
@@ -33,7 +34,7 @@ Status look_at_model(BenchContext* context) {
       model_cost(model.decoder.spec, *model.decoder.table, model.decoder.slots, kv_bytes);
   context->kernels = machine.kernels;
   context->pool = std::make_unique<ThreadPool>(machine.num_threads);
-  context->meter.emplace(*context->kernels, *context->pool,
+  context->meter.emplace(*context->kernels, profile, *context->pool,
                          context->cost.body_bytes + context->cost.head_bytes);
   return absl::OkStatus();
 }

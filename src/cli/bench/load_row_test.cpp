@@ -26,11 +26,21 @@ TEST(BenchLoad, AMissingFileIsNamed) {
   EXPECT_THAT(std::string(limit.status().message()), testing::HasSubstr("no-such-file"));
 }
 
+TEST(BenchLimits, EachProfileHasItsOwnPeak) {
+  ThreadPool pool(1);
+  for (const kernels::Isa isa : kernels::available_isas()) {
+    const kernels::KernelTable& table = *kernels::kernel_table(isa);
+    for (const auto profile : {kernels::Profile::kFloat32, kernels::Profile::kBFloat16}) {
+      EXPECT_GT(measure_flops(table, profile, pool, 0.01), 1e6) << kernels::isa_name(isa);
+    }
+  }
+}
+
 TEST(BenchLimits, SmallBuffersDoNotCountAsTheMachinesBandwidth) {
   ThreadPool pool(1);
   const auto kernels = kernels::select_kernels("auto");
   ASSERT_TRUE(kernels.ok());
-  LimitMeter meter(**kernels, pool, 1 << 20);
+  LimitMeter meter(**kernels, kernels::Profile::kFloat32, pool, 1 << 20);
   ASSERT_TRUE(meter.measure(1 << 16).ok());
   EXPECT_EQ(meter.best().read_bytes, 0.0);
   EXPECT_GT(meter.best().flops, 0.0);

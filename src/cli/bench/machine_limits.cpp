@@ -30,19 +30,24 @@ struct alignas(64) Sink {
 
 }  // namespace
 
-double measure_flops(const kernels::KernelTable& table, ThreadPool& pool, double seconds) {
+double measure_flops(const kernels::KernelTable& table, kernels::Profile profile, ThreadPool& pool,
+                     double seconds) {
+  const bool bf16 = profile == kernels::Profile::kBFloat16;
+  const auto loop = bf16 ? table.peak_bf16 : table.peak_fma;
+  const int64_t round_flops = bf16 ? table.peak_bf16_flops : table.peak_flops;
+  const FloatMode mode = bf16 ? FloatMode::kFlush : FloatMode::kGradual;
   const int threads = pool.num_threads();
   std::vector<Sink> sinks(static_cast<size_t>(threads));
   double best = 0.0;
   int64_t rounds = 1000;
   for (double spent = 0.0; spent < seconds;) {
     const auto start = std::chrono::steady_clock::now();
-    pool.run(threads, [&](int64_t task, int) {
-      table.peak_fma(rounds, sinks[static_cast<size_t>(task)].values);
-    });
+    pool.run(
+        threads, [&](int64_t task, int) { loop(rounds, sinks[static_cast<size_t>(task)].values); },
+        mode);
     const double time = seconds_since(start);
     spent += time;
-    const double operations = static_cast<double>(rounds * table.peak_flops * threads);
+    const double operations = static_cast<double>(rounds * round_flops * threads);
     best = std::max(best, operations / time);
     if (time < 0.01) rounds *= 2;
   }
@@ -82,7 +87,8 @@ StatusOr<MachineLimits> LimitMeter::measure(int64_t bytes) {
     buffer_.reset();
     RLGEN_ASSIGN_OR_RETURN(buffer_, ReadBuffer::create(bytes, pool_));
   }
-  MachineLimits now{.flops = measure_flops(table_, pool_, kFlopsSeconds), .buffer_bytes = bytes};
+  MachineLimits now{.flops = measure_flops(table_, profile_, pool_, kFlopsSeconds),
+                    .buffer_bytes = bytes};
   const double least_passes = kReadPasses;
   const double passes = std::max(least_passes, kLeastRead / static_cast<double>(bytes));
   for (int i = 0; i < static_cast<int>(passes); ++i) {

@@ -7,19 +7,22 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
+#include "kernels/ops.h"
 #include "tensor/region.h"
 
 namespace rlgen::cli {
 
 // What the machine can do at best, measured now.
 struct MachineLimits {
-  double flops = 0.0;       // float32 operations a second, a fused multiply-add counted as two
+  double flops = 0.0;       // of the profile, a multiply-add counted as two
   double read_bytes = 0.0;  // bytes a second that all threads together read
   int64_t buffer_bytes = 0;
 };
 
-// Fused multiply-adds a second out of registers, on all threads of the pool, for about `seconds`.
-double measure_flops(const kernels::KernelTable& table, ThreadPool& pool, double seconds);
+// Operations a second of the profile's products out of registers, a multiply-add counted as two, on
+// all threads of the pool, for about `seconds`.
+double measure_flops(const kernels::KernelTable& table, kernels::Profile profile, ThreadPool& pool,
+                     double seconds);
 
 // A buffer whose reading is measured.
 class ReadBuffer {
@@ -43,19 +46,19 @@ class LimitMeter {
  public:
   // `pool` has as many threads as what is measured beside. Reading counts in best() where the
   // buffer has at least `base_bytes`: a smaller one may lie in a cache.
-  LimitMeter(const kernels::KernelTable& table, ThreadPool& pool, int64_t base_bytes)
-      : table_(table), pool_(pool), base_bytes_(base_bytes) {}
+  LimitMeter(const kernels::KernelTable& table, kernels::Profile profile, ThreadPool& pool,
+             int64_t base_bytes)
+      : table_(table), profile_(profile), pool_(pool), base_bytes_(base_bytes) {}
 
   // Both limits now, the reading one over a buffer of `bytes`. kResourceExhausted as ReadBuffer.
   StatusOr<MachineLimits> measure(int64_t bytes);
 
   const MachineLimits& best() const { return best_; }  // of all calls so far
   int64_t buffer_bytes() const { return buffer_ ? buffer_->bytes() : 0; }
-  ThreadPool& pool() const { return pool_; }
-  const kernels::KernelTable& table() const { return table_; }
 
  private:
   const kernels::KernelTable& table_;
+  kernels::Profile profile_;
   ThreadPool& pool_;
   int64_t base_bytes_;
   std::optional<ReadBuffer> buffer_;  // grows to the largest that was asked for

@@ -13,6 +13,8 @@
 #include "base/cpu.h"
 #include "base/edit_distance.h"
 #include "base/utf8.h"
+#include "cli/diff_options.h"
+#include "cli/engine_options.h"
 #include "cli/sampling_options.h"
 #include "cli/version.h"
 
@@ -108,7 +110,8 @@ CLI::Range at_least(int32_t low) {
                     fmt::format("INT of {} or more", low));
 }
 
-// What decides how a checkpoint looks in memory. Returns --model.
+}  // namespace
+
 CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   ShardSpec& spec = options->spec;
   CLI::Option* const model = app->add_option(
@@ -130,7 +133,6 @@ CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   return model;
 }
 
-// What decides how it runs.
 void add_engine_options(CLI::App* app, EngineOptions* options) {
   add_model_options(app, options)->required();
   ShardSpec& spec = options->spec;
@@ -151,6 +153,8 @@ void add_engine_options(CLI::App* app, EngineOptions* options) {
   app->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", spec.enable_prefix_caching,
                 "equal beginnings share keys and values (on unless refused)");
 }
+
+namespace {
 
 void add_log_option(CLI::App* app, RawOptions* raw) {
   app->add_option("--log-level", raw->log_level, "debug, info, warning or error")
@@ -304,6 +308,8 @@ struct Program {
   InspectOptions inspect;
   BenchOptions bench;
   SelftestOptions selftest;
+  RawDiff diff_raw;
+  DiffOptions diff;
 
   Program() {
     app.set_version_flag("--version", kVersion);
@@ -315,6 +321,8 @@ struct Program {
     add_selftest(
         app.add_subcommand("selftest", "check that this build and machine keep their bits"),
         &selftest);
+    add_diff(app.add_subcommand("diff", "where two runs, or two rollout files, part"), &diff,
+             &diff_raw);
   }
 
   StatusOr<Command> command() {
@@ -338,6 +346,10 @@ struct Program {
       return Command(inspect);
     }
     if (app.got_subcommand("bench")) return Command(bench);
+    if (app.got_subcommand("diff")) {
+      RLGEN_RETURN_IF_ERROR(finish_diff(*app.get_subcommand("diff"), diff_raw, &diff));
+      return Command(diff);
+    }
     return Command(selftest);
   }
 
@@ -350,8 +362,8 @@ struct Program {
 
 // CLI11 would only say that a command is missing.
 Status check_command(const std::vector<std::string>& arguments) {
-  constexpr std::array<std::string_view, 5> kCommands = {"generate", "score", "inspect", "bench",
-                                                         "selftest"};
+  constexpr std::array<std::string_view, 6> kCommands = {"generate", "score",    "inspect",
+                                                         "bench",    "selftest", "diff"};
   if (arguments.empty() || arguments[0].starts_with('-')) return absl::OkStatus();
   const std::string& name = arguments[0];
   if (std::find(kCommands.begin(), kCommands.end(), name) != kCommands.end()) {

@@ -13,6 +13,8 @@ StatusOr<int> run_score(const ScoreOptions& options);
 StatusOr<int> run_inspect(const InspectOptions& options);
 StatusOr<int> run_bench(const BenchOptions& options);
 StatusOr<int> run_selftest(const SelftestOptions& options);
+// 1 means that there is a difference.
+StatusOr<int> run_diff(const DiffOptions& options);
 
 inline constexpr int kExitGood = 0;
 inline constexpr int kExitFailed = 1;

@@ -23,6 +23,7 @@ StatusOr<int> run(const Command& command) {
     StatusOr<int> operator()(const InspectOptions& options) const { return run_inspect(options); }
     StatusOr<int> operator()(const BenchOptions& options) const { return run_bench(options); }
     StatusOr<int> operator()(const SelftestOptions& options) const { return run_selftest(options); }
+    StatusOr<int> operator()(const DiffOptions& options) const { return run_diff(options); }
   };
   return std::visit(Visitor{}, command);
 }
@@ -39,10 +40,13 @@ int run_arguments(const std::vector<std::string>& arguments) {
     fmt::print("{}", print->text);
     return kExitGood;
   }
-  const StatusOr<int> code = run(std::get<Command>(*parsed));
+  const Command& command = std::get<Command>(*parsed);
+  const StatusOr<int> code = run(command);
   if (code.ok()) return *code;
+  // Of `diff`, 1 says that there is a difference.
   const Status& error = code.status();
-  const bool usage = error.code() == absl::StatusCode::kAlreadyExists || is_option_error(error);
+  const bool usage = error.code() == absl::StatusCode::kAlreadyExists || is_option_error(error) ||
+                     std::holds_alternative<DiffOptions>(command);
   return report(in_option_words(error), usage ? kExitUsage : kExitFailed);
 }
 

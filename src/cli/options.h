@@ -77,7 +77,28 @@ struct SelftestOptions {
   EngineOptions engine;  // isa and num_threads run through all there are; model may be empty
 };
 
-using Command =
-    std::variant<GenerateOptions, ScoreOptions, InspectOptions, BenchOptions, SelftestOptions>;
+struct DiffOptions {
+  std::vector<std::string> rollouts;  // two files; then of the rest tolerance and json alone count
+
+  // Two runs over the same token ids, which one of prompt_token_ids, prompt, input and reference
+  // gives.
+  EngineOptions left, right;
+  std::string left_settings, right_settings;  // what sets the sides apart, as the user gave it
+  std::vector<int32_t> prompt_token_ids;
+  std::optional<std::string> prompt;
+  std::string input;
+  std::string reference;  // a file of activations in place of the right side
+  bool compares = false;  // --left, --right or --reference was given
+
+  std::string dump;  // a file for the left side's activations; empty: none
+  bool overwrite = false;
+  double tolerance = 0.0;
+  bool json = false;
+
+  bool only_dump() const { return !compares; }
+};
+
+using Command = std::variant<GenerateOptions, ScoreOptions, InspectOptions, BenchOptions,
+                             SelftestOptions, DiffOptions>;
 
 }  // namespace rlgen::cli

@@ -34,8 +34,9 @@ struct EngineParts {
   kernels::Profile profile = kernels::Profile::kFloat32;
   std::shared_ptr<Region> kv_memory;
   kernels::KvLayout kv_layout;
-  TokenWatcherFactory watchers;  // empty: a request with stop strings is refused
-  EventSink* sink = nullptr;     // outlives the engine
+  TokenWatcherFactory watchers;                 // empty: a request with stop strings is refused
+  EventSink* sink = nullptr;                    // outlives the engine
+  models::ForwardObserver* observer = nullptr;  // called on the engine's thread; outlives it too
 };
 
 // The engine without its thread: queue, step and weights, all on the caller's thread.

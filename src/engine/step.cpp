@@ -24,7 +24,8 @@ void EngineCore::add_to_batch(const PlannedRows& planned) {
   const int32_t first = sequence.computed;
   if (!sequence.oldest_kv) sequence.oldest_kv = weights_->version();
   const auto first_row = int64_t(batch_.token_ids.size());
-  batch_.sequences.push_back({.block_table = sequence.block_table,
+  batch_.sequences.push_back({.id = sequence.request.id,
+                              .block_table = sequence.block_table,
                               .first_row = first_row,
                               .rows = planned.rows,
                               .first_position = first});
@@ -42,6 +43,7 @@ void EngineCore::forward(const Plan& plan) {
   batch_.wanted_rows.clear();
   wanted_.clear();
   if (plan.empty()) return;
+  batch_.observer = parts_.observer;
   for (const PlannedRows& planned : plan) add_to_batch(planned);
   const size_t needed = wanted_.size() * size_t(parts_.decoder->spec.vocab_rows);
   if (logits_.size() < needed) logits_.resize(needed);

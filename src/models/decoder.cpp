@@ -54,6 +54,12 @@ void norm(const Step& step, const float* x, int64_t rows, int32_t slot, float* o
                     step.spec.norm_eps, out);
 }
 
+void observe(const Step& step, ForwardPoint point, int32_t layer, const float* values,
+             int64_t width, bool wanted_only = false) {
+  if (step.batch.observer == nullptr) return;
+  step.batch.observer->on_rows(step.batch, {point, layer, values, width, wanted_only});
+}
+
 // Where each row stands: its sequence and its position.
 void place_rows(Step& step) {
   Workspace& work = step.work;
@@ -238,23 +244,31 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
   grow(workspace->normed, step.rows() * spec.hidden);
   place_rows(step);
   embed(step);
+  observe(step, ForwardPoint::kEmbedding, -1, workspace->hidden.data(), spec.hidden);
   rotary_angles(step);
   int64_t rows = step.rows();
   for (int32_t layer = 0; layer < spec.layers; ++layer) {
     const DecoderSlots::Layer& slots = decoder.slots.layers[size_t(layer)];
     norm(step, workspace->hidden.data(), rows, slots.input_norm, workspace->normed.data());
+    observe(step, ForwardPoint::kInputNorm, layer, workspace->normed.data(), spec.hidden);
     project_heads(step, layer, slots);
+    observe(step, ForwardPoint::kQkv, layer, workspace->qkv.data(), step.qkv_size());
     if (batch.progress != nullptr) batch.progress->fetch_add(1, std::memory_order_relaxed);
     const bool last = layer + 1 == spec.layers;
     if (last && batch.wanted_rows.empty()) return;
     attend(step, layer);
+    observe(step, ForwardPoint::kAttention, layer, workspace->attended.data(), step.query_size());
     if (last) rows = keep_wanted(step);
     add_attention_output(step, rows, slots);
+    observe(step, ForwardPoint::kPostAttention, layer, workspace->hidden.data(), spec.hidden, last);
     add_mlp(step, rows, slots);
+    observe(step, ForwardPoint::kOutput, layer, workspace->hidden.data(), spec.hidden, last);
   }
   norm(step, workspace->hidden.data(), rows, decoder.slots.final_norm, workspace->normed.data());
+  observe(step, ForwardPoint::kFinalNorm, -1, workspace->normed.data(), spec.hidden, true);
   kernels::linear(context,
                   product(step, workspace->normed.data(), rows, decoder.slots.head, -1, logits));
+  observe(step, ForwardPoint::kLogits, -1, logits, spec.vocab_rows, true);
 }
 
 }  // namespace rlgen::models

@@ -8,12 +8,14 @@
 
 #include "kernels/ops.h"
 #include "models/decoder_spec.h"
+#include "models/forward_observer.h"
 #include "models/weights.h"
 
 namespace rlgen::models {
 
 // The rows of one step, sequence after sequence.
 struct BatchSequence {
+  uint64_t id = 0;                       // the caller's name for it; only an observer reads it
   std::span<const int32_t> block_table;  // KV blocks that hold positions 0 .. last row's
   int64_t first_row = 0;
   int64_t rows = 0;
@@ -22,7 +24,8 @@ struct BatchSequence {
 };
 
 struct StepBatch {
-  std::vector<int32_t> token_ids;  // [rows]
+  ForwardObserver* observer = nullptr;  // null: nobody looks on
+  std::vector<int32_t> token_ids;       // [rows]
   std::vector<BatchSequence> sequences;
   std::vector<int32_t> wanted_rows;          // rows whose logits are wanted, ascending, each once
   std::atomic<int64_t>* progress = nullptr;  // where given, grows by one with each layer

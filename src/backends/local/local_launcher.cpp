@@ -90,7 +90,8 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
                            .kv_memory = std::move(kv_memory),
                            .kv_layout = layout,
                            .watchers = std::move(text.watchers),
-                           .sink = &sink}));
+                           .sink = &sink,
+                           .observer = observer_}));
   return shard;
 }
 

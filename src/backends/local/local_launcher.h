@@ -22,8 +22,10 @@ using TextSideFactory = std::function<StatusOr<TextSide>(const std::string& fold
 // Starts shards in this process. Stateless; any thread.
 class LocalLauncher final : public ShardLauncher {
  public:
-  // Without a factory shards know token ids only. text_side.h has the usual one.
-  explicit LocalLauncher(TextSideFactory text = {}) : text_(std::move(text)) {}
+  // Without a factory shards know token ids only. text_side.h has the usual one. `observer` looks
+  // on at every step of every shard, on the shard's thread, and outlives them.
+  explicit LocalLauncher(TextSideFactory text = {}, models::ForwardObserver* observer = nullptr)
+      : text_(std::move(text)), observer_(observer) {}
 
   // Opens the checkpoint, loads it as update 1 (version 0) and starts the engine. Errors:
   // models::open_model's, the options' (shard_options.h), WeightStore's, the text side's.
@@ -34,6 +36,7 @@ class LocalLauncher final : public ShardLauncher {
 
  private:
   TextSideFactory text_;
+  models::ForwardObserver* observer_;
 };
 
 // Loads a checkpoint into memory as a shard would and gives the digest of every tensor as it would

@@ -72,6 +72,7 @@ class Recorder:
         self._projected: dict[tuple[int, str], Any] = {}
         self._rotated: dict[int, tuple[Any, Any]] = {}
         self._layer = -1
+        self._undo: list[Callable[[], None]] = []
         base = model.model
         self._after(base.embed_tokens, "embedding")
         for index, layer in enumerate(base.layers):
@@ -90,6 +91,12 @@ class Recorder:
         self._rotated.clear()
         return values
 
+    def close(self) -> None:
+        """Takes the hooks away again."""
+        for undo in self._undo:
+            undo()
+        self._undo.clear()
+
     def _qkv(self, layer: int) -> Any:
         """Queries and keys after rotary embedding and values, side by side."""
         import torch
@@ -105,7 +112,7 @@ class Recorder:
         attention = layer.self_attn
         place = f"layers.{index}"
         self._after(layer.input_layernorm, f"{place}.input_norm")
-        attention.register_forward_pre_hook(lambda *_: self._enter(index))
+        self._undo.append(attention.register_forward_pre_hook(lambda *_: self._enter(index)).remove)
         for part in "qkv":
             self._keep_projected(getattr(attention, f"{part}_proj"), index, part)
         for part in "qk":
@@ -122,20 +129,20 @@ class Recorder:
         def hook(_module: Any, _inputs: Any, output: Any) -> None:
             self._projected[layer, part] = output.detach()
 
-        module.register_forward_hook(hook)
+        self._undo.append(module.register_forward_hook(hook).remove)
 
     def _before(self, module: Any, place: str) -> None:
         def hook(_module: Any, inputs: Any) -> None:
             self._values[place] = inputs[0].detach().clone()
 
-        module.register_forward_pre_hook(hook)
+        self._undo.append(module.register_forward_pre_hook(hook).remove)
 
     def _after(self, module: Any, place: str) -> None:
         def hook(_module: Any, _inputs: Any, output: Any) -> None:
             value = output[0] if isinstance(output, tuple) else output
             self._values[place] = value.detach().clone()
 
-        module.register_forward_hook(hook)
+        self._undo.append(module.register_forward_hook(hook).remove)
 
     def _watch_rotary(self, module: Any) -> None:
         """Puts a function that remembers its result in place of the module's rotary embedding."""
@@ -147,6 +154,7 @@ class Recorder:
             return rotated
 
         module.apply_rotary_pos_emb = remember
+        self._undo.append(lambda: setattr(module, "apply_rotary_pos_emb", original))
 
 
 def load_model(path: str) -> Any:
@@ -166,11 +174,14 @@ def dump(model: Any, sequences: list[list[int]], pad_to: int) -> dict[str, Any]:
 
     recorder = Recorder(model)
     tensors: dict[str, Any] = {}
-    for index, ids in enumerate(sequences):
-        with torch.no_grad():
-            model(torch.tensor([ids + [PAD_ID] * (pad_to - len(ids))]), use_cache=False)
-        tensors[f"{index}.token_ids"] = torch.tensor(ids, dtype=torch.int32)
-        tensors |= {f"{index}.{place}": value for place, value in recorder.take(len(ids)).items()}
+    try:
+        for index, ids in enumerate(sequences):
+            with torch.no_grad():
+                model(torch.tensor([ids + [PAD_ID] * (pad_to - len(ids))]), use_cache=False)
+            tensors[f"{index}.token_ids"] = torch.tensor(ids, dtype=torch.int32)
+            tensors |= {f"{index}.{place}": value for place, value in recorder.take(len(ids)).items()}
+    finally:
+        recorder.close()
     return tensors
 
 

@@ -47,9 +47,8 @@ void print_first(const TraceReport& report) {
              point_name(first.point));
   const auto point =
       std::ranges::find(report.difference.points, first.point, &PointDifference::point);
-  fmt::print("  {} of the row differ, in {} of {} of this place\n",
-             counted(first.row.values, "value"), point->rows_different,
-             counted(point->rows, "row"));
+  fmt::print("  values of this row that differ: {}; rows of this place that differ: {} of {}\n",
+             first.row.values, point->rows_different, point->rows);
   print_pair(report, "the first is", first.point, first.row.first);
   if (first.row.values > 1) print_pair(report, "the largest is", first.point, first.row.largest);
 }

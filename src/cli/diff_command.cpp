@@ -9,6 +9,7 @@
 #include "cli/diff/trace_file.h"
 #include "cli/diff/trace_report.h"
 #include "cli/diff/traced_run.h"
+#include "cli/option_words.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "models/model.h"
@@ -91,7 +92,7 @@ class Diff {
 
   StatusOr<Trace> trace(const EngineOptions& side, std::string_view name) {
     auto run = trace_run(side.spec, report_.sequences);
-    if (!run.ok()) return annotate(run.status(), name);
+    if (!run.ok()) return annotate(in_option_words(run.status()), name);
     for (size_t i = 0; i < run->ends.size(); ++i) {
       if (run->ends[i].ok()) continue;
       report_.ends.push_back({.sequence = i, .side = std::string(name), .why = run->ends[i]});

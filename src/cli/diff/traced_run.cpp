@@ -31,14 +31,14 @@ class Ends final : public EventSink {
     if (open_ == 0) done_.notify_all();
   }
 
-  // kDeadlineExceeded where the shard takes no step for ten minutes.
+  // kDeadlineExceeded where the shard computes nothing for ten minutes.
   StatusOr<std::vector<Status>> wait(ShardClient& shard) {
     std::unique_lock lock(mutex_);
-    int64_t steps = -1;
+    int64_t before = -1;
     while (!done_.wait_for(lock, std::chrono::minutes(10), [&] { return open_ == 0; })) {
-      const int64_t now = shard.health().steps;
-      if (now == steps) return absl::DeadlineExceededError("no step ended in ten minutes");
-      steps = now;
+      const int64_t now = shard.health().progress;
+      if (now == before) return absl::DeadlineExceededError("nothing was computed in ten minutes");
+      before = now;
     }
     return ends_;
   }

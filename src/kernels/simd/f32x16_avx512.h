@@ -174,9 +174,14 @@ RLGEN_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return {_mm512_loadu_si51
 RLGEN_INLINE Bf16Pairs broadcast_pair(const float* p) {
   return {_mm512_castps_si512(_mm512_set1_ps(*p))};
 }
-// sum + x.odd * w.odd, then + x.even * w.even.
+// sum + x.odd * w.odd, then + x.even * w.even. Clang 16 dies of the intrinsic.
 RLGEN_INLINE F32x16 add_dot(Bf16Pairs x, Bf16Pairs w, F32x16 sum) {
+#if defined(__clang__)
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.v) : "v"(x.v), "v"(w.v));
+  return sum;
+#else
   return {_mm512_dpbf16_ps(sum.v, __m512bh(x.v), __m512bh(w.v))};
+#endif
 }
 #endif
 

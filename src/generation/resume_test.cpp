@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -77,6 +78,13 @@ TEST_F(Resume, ATornFirstLineLeavesNothing) {
   write("on");
   EXPECT_EQ(open(ExistingFile::kResume)->torn_bytes(), 2);
   EXPECT_EQ(content(), "");
+}
+
+TEST_F(Resume, APipeIsRefused) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto file = RolloutFile::open(path_, ExistingFile::kResume);
+  EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(file.status().message()), HasSubstr("is a pipe"));
 }
 
 TEST_F(Resume, ASecondWriterIsRefused) {

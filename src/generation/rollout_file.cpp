@@ -66,6 +66,11 @@ StatusOr<std::unique_ptr<RolloutFile>> RolloutFile::open(const std::string& path
 }
 
 Status RolloutFile::start(ExistingFile existing) {
+  struct stat info {};
+  if (existing == ExistingFile::kResume && ::fstat(fd_, &info) == 0 && S_ISFIFO(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        fmt::format("cannot resume: output file {} is a pipe, which keeps no lines", path_));
+  }
   const bool taken = ::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (taken || !is_still_there(fd_, path_)) {
     return absl::FailedPreconditionError(

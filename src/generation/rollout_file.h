@@ -24,7 +24,8 @@ Status check_not_input(std::string_view option, const std::string& input,
 class RolloutFile {
  public:
   // kAlreadyExists for kRefuse and a file that is there; kFailedPrecondition when another process
-  // writes it; the errors of file_error (base/file.h). kResume cuts off a torn last line.
+  // writes it; the errors of file_error (base/file.h). kResume cuts off a torn last
+  // line and refuses a pipe (kInvalidArgument).
   static StatusOr<std::unique_ptr<RolloutFile>> open(const std::string& path,
                                                      ExistingFile existing);
 

@@ -35,6 +35,8 @@ TextAssembler::TextAssembler(std::shared_ptr<const Tokenizer> tokenizer,
       scanner_(tokenizer_, stops_, skip_special_tokens_) {}
 
 std::string TextAssembler::take(std::span<const int32_t> ids, const std::optional<Finish>& finish) {
+  taken_any_ = taken_any_ || !ids.empty();
+  if (!taken_any_) return {};  // an open character belongs to the prompt
   const bool stopped = finish && finish->reason == FinishReason::kStop;
   const bool by_token = stopped && !std::holds_alternative<std::string>(finish->stop_reason);
   for (std::size_t i = 0; i < ids.size(); ++i) {

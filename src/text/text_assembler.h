@@ -62,6 +62,7 @@ class TextAssembler {
   bool include_stop_;
   bool skip_special_tokens_;
   StopScanner scanner_;
+  bool taken_any_ = false;
   std::optional<StopMatch> match_;  // of the last token
   std::string visible_;             // of the earlier ids, then of the new ones
   std::size_t earlier_ = 0;         // bytes of the first part

@@ -199,5 +199,19 @@ RC_GTEST_PROP(TextAssemblerProperty, AContinuedSequenceGivesTheRest, ()) {
   RC_ASSERT(made.text() == text.substr(std::min(earlier.size(), text.size())));
 }
 
+// An open character at the end of the prompt, or of earlier output, is not text of new tokens.
+TEST(TextAssembler, NoTokensGiveNoText) {
+  const Ids prompt = {'x', 0xF0};
+  for (const int32_t earlier : {0, 1}) {
+    for (const Finish& finish : {by_length(), by_token(0xF0), by_eos()}) {
+      SamplingParams params = sampling({.skip = false});
+      params.output_prefix_len = earlier;
+      TextAssembler made = *TextAssembler::make(test::byte_level(), params, prompt);
+      EXPECT_EQ(made.take({}, finish), "");
+      EXPECT_EQ(made.text(), "");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rlgen::text

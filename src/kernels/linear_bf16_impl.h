@@ -11,17 +11,6 @@
 // set FloatMode::kFlush, which is just that on x86. Numbers: docs/numbers.md.
 namespace rlgen::kernels::RLGEN_ISA {
 
-// Rounds x[0, k) to bfloat16, nearest even, as float32; a last odd element gets a zero beside it.
-[[maybe_unused]] static void round_row(const float* x, int64_t k, float* out) {
-  uint16_t half[16];
-  for (int64_t i = 0; i < k; i += 16) {
-    const int n = k - i < 16 ? int(k - i) : 16;
-    store_bf16(load_n(x + i, n), half);
-    store_n(load_bf16(half), out + i, n);
-  }
-  if (k % 2 != 0) out[k] = 0.0f;
-}
-
 #if defined(RLGEN_BF16_DOT)
 
 // Rows of x are pairs of bfloat16, as the weights are.
@@ -34,8 +23,7 @@ namespace rlgen::kernels::RLGEN_ISA {
   if (k % 2 != 0) pairs[k] = 0;
 }
 
-struct Bf16ProfileWeights {
-  using Element = uint16_t;
+struct Bf16ProfileWeights : HalfWeights {
   using Cached = Bf16ProfileWeights;
   using Pairs = Bf16Pairs;
   static constexpr bool kWidens = false;
@@ -43,10 +31,20 @@ struct Bf16ProfileWeights {
   RLGEN_INLINE Pairs pairs(const Element* p) { return load_pairs(p); }
   RLGEN_INLINE Pairs broadcast(const float* x) { return broadcast_pair(x); }
   RLGEN_INLINE F32x16 dot(Pairs x, Pairs w, F32x16 sum) { return add_dot(x, w, sum); }
-  RLGEN_INLINE int64_t tile_stride(int64_t k) { return (k + 1) / 2 * 32; }
 };
 
 #else
+
+// Rounds x[0, k) to bfloat16, nearest even, as float32; a last odd element gets a zero beside it.
+static void round_row(const float* x, int64_t k, float* out) {
+  uint16_t half[16];
+  for (int64_t i = 0; i < k; i += 16) {
+    const int n = k - i < 16 ? int(k - i) : 16;
+    store_bf16(load_n(x + i, n), half);
+    store_n(load_bf16(half), out + i, n);
+  }
+  if (k % 2 != 0) out[k] = 0.0f;
+}
 
 // Rows of x are rounded values, the two of each pair swapped, so that k rises through odd, even.
 [[maybe_unused]] static void bf16_operand(const float* x, int64_t k, float* out) {
@@ -58,14 +56,9 @@ struct Bf16ProfileWeights {
   }
 }
 
-struct Bf16ProfileWeights {
-  using Element = uint16_t;
-  using Cached = F32Weights;
-  static constexpr bool kWidens = true;
-  static constexpr bool kDot = false;
+struct Bf16ProfileWeights : HalfWeights {
   RLGEN_INLINE F32x16 even(const Element* p) { return load_bf16_pair(p).odd; }
   RLGEN_INLINE F32x16 odd(const Element* p) { return load_bf16_pair(p).even; }
-  RLGEN_INLINE int64_t tile_stride(int64_t k) { return (k + 1) / 2 * 32; }
 };
 
 #endif

@@ -15,24 +15,22 @@ struct F32Weights;
 
 // How each stored type reads. All hold 32 elements for each pair of k: [16][2] or [2][16].
 // `Cached` is how blocks of rows after the first read them; one that widens keeps a panel for that.
-struct Bf16Weights {
+struct HalfWeights {
   using Element = uint16_t;
   using Cached = F32Weights;
   static constexpr bool kWidens = true;
   static constexpr bool kDot = false;
-  RLGEN_INLINE F32x16 even(const Element* p) { return load_bf16_pair(p).even; }
-  RLGEN_INLINE F32x16 odd(const Element* p) { return load_bf16_pair(p).odd; }
   RLGEN_INLINE int64_t tile_stride(int64_t k) { return (k + 1) / 2 * 32; }
 };
 
-struct F16Weights {
-  using Element = uint16_t;
-  using Cached = F32Weights;
-  static constexpr bool kWidens = true;
-  static constexpr bool kDot = false;
+struct Bf16Weights : HalfWeights {
+  RLGEN_INLINE F32x16 even(const Element* p) { return load_bf16_pair(p).even; }
+  RLGEN_INLINE F32x16 odd(const Element* p) { return load_bf16_pair(p).odd; }
+};
+
+struct F16Weights : HalfWeights {
   RLGEN_INLINE F32x16 even(const Element* p) { return load_f16_pair(p).even; }
   RLGEN_INLINE F32x16 odd(const Element* p) { return load_f16_pair(p).odd; }
-  RLGEN_INLINE int64_t tile_stride(int64_t k) { return (k + 1) / 2 * 32; }
 };
 
 struct F32Weights {
@@ -129,39 +127,24 @@ RLGEN_INLINE void end_sums(const Micro<Element>& m, F32x16 (&sums)[kRows][kTiles
   }
 }
 
-// One step of k: `w` of the first tile, x of the first row. The weights, widened, also go to
-// `panel` where that is not null.
-template <typename Element, int kRows, int kTiles>
-RLGEN_INLINE void add_step(const Micro<Element>& m, const F32x16 (&w)[kTiles], const float* x,
-                           float* panel, F32x16 (&sums)[kRows][kTiles]) {
-  if (panel != nullptr) {
-    RLGEN_UNROLL
-    for (int t = 0; t < kTiles; ++t) store(w[t], panel + t * kPanelDepth * 16);
+// One step of k, the odd or the even one of a pair: `w` of the first tile, x of the first row. The
+// weights, widened, also go to `panel` where that is not null.
+template <typename W, bool kOdd, int kRows, int kTiles>
+RLGEN_INLINE void add_step(const Micro<typename W::Element>& m, const typename W::Element* w,
+                           const float* x, float* panel, F32x16 (&sums)[kRows][kTiles]) {
+  F32x16 row[kTiles];
+  RLGEN_UNROLL
+  for (int t = 0; t < kTiles; ++t) {
+    const typename W::Element* tile = w + t * m.tile_stride;
+    row[t] = kOdd ? W::odd(tile) : W::even(tile);
+    if (panel != nullptr) store(row[t], panel + t * kPanelDepth * 16);
   }
   RLGEN_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const F32x16 xr = broadcast(x[r * m.ldx]);
     RLGEN_UNROLL
-    for (int t = 0; t < kTiles; ++t) sums[r][t] = fma(xr, w[t], sums[r][t]);
+    for (int t = 0; t < kTiles; ++t) sums[r][t] = fma(xr, row[t], sums[r][t]);
   }
-}
-
-template <typename W, int kRows, int kTiles>
-RLGEN_INLINE void add_even(const Micro<typename W::Element>& m, const typename W::Element* w,
-                           const float* x, float* panel, F32x16 (&sums)[kRows][kTiles]) {
-  F32x16 row[kTiles];
-  RLGEN_UNROLL
-  for (int t = 0; t < kTiles; ++t) row[t] = W::even(w + t * m.tile_stride);
-  add_step(m, row, x, panel, sums);
-}
-
-template <typename W, int kRows, int kTiles>
-RLGEN_INLINE void add_odd(const Micro<typename W::Element>& m, const typename W::Element* w,
-                          const float* x, float* panel, F32x16 (&sums)[kRows][kTiles]) {
-  F32x16 row[kTiles];
-  RLGEN_UNROLL
-  for (int t = 0; t < kTiles; ++t) row[t] = W::odd(w + t * m.tile_stride);
-  add_step(m, row, x, panel, sums);
 }
 
 // Both steps of a pair in one instruction.
@@ -198,13 +181,13 @@ template <typename W, int kRows, int kTiles, Read kRead>
       add_pair<W>(m, w, x + pair, sums);
     } else {
       float* const panel = kKeep ? m.panel + pair * 32 : nullptr;
-      add_even<W>(m, w, x + 2 * pair, panel, sums);
-      add_odd<W>(m, w, x + 2 * pair + 1, kKeep ? panel + 16 : nullptr, sums);
+      add_step<W, false>(m, w, x + 2 * pair, panel, sums);
+      add_step<W, true>(m, w, x + 2 * pair + 1, kKeep ? panel + 16 : nullptr, sums);
     }
   }
   if constexpr (!W::kDot) {
     if (m.k % 2 != 0) {
-      add_even<W>(m, w, x + 2 * pairs, kKeep ? m.panel + pairs * 32 : nullptr, sums);
+      add_step<W, false>(m, w, x + 2 * pairs, kKeep ? m.panel + pairs * 32 : nullptr, sums);
     }
   }
   end_sums(m, sums);

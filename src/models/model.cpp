@@ -53,9 +53,10 @@ StatusOr<Model> open_model(const std::string& model, int32_t max_model_len,
     return annotate(fits, path);
   }
   RLGEN_RETURN_IF_ERROR(check_aliases(tensors, *table));
+  if (const auto held = table->held_dtype()) {
+    RLGEN_RETURN_IF_ERROR(check_range(tensors, *held));
+  }
   const bool rounds = dtype && loses_bits(tensors, *dtype);
-  if (rounds) RLGEN_RETURN_IF_ERROR(check_range(tensors, *dtype));
-  if (table->matrix_dtype) RLGEN_RETURN_IF_ERROR(check_range(tensors, *table->matrix_dtype));
   const std::string digest = model_digest(spec, *table, rounds ? dtype : std::nullopt);
   const std::vector<int32_t> stop_ids = spec.eos_token_ids;
   return Model{path,

@@ -68,8 +68,8 @@ Status set_types(const Arrivals& arrivals, NameTable* table) {
     RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
     WeightSlot& slot = table->slots[size_t(entry.slot)];
     if (slot.kind == SlotKind::kVector) continue;
-    if (table->matrix_dtype || table->dtype) {
-      slot.dtype = table->matrix_dtype ? *table->matrix_dtype : *table->dtype;
+    if (const auto held = table->held_dtype()) {
+      slot.dtype = *held;
       continue;
     }
     const ManifestEntry*& other = first[size_t(entry.slot)];

@@ -56,6 +56,9 @@ struct NameTable {
   // are rounded to.
   std::optional<DType> matrix_dtype;
 
+  // What matrices are held in; unset: the type they come in.
+  std::optional<DType> held_dtype() const { return matrix_dtype ? matrix_dtype : dtype; }
+
   const WeightEntry* find(std::string_view name) const;  // null when there is none
   int32_t slot_index(std::string_view slot) const;       // -1 when there is none
 };

@@ -123,10 +123,7 @@ void print_text(const ordered_json& facts) {
 
 StatusOr<int> run_inspect(const InspectOptions& options) {
   const ShardSpec& shard = options.engine.spec;
-  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(shard));
-  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(shard));
-  RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(shard.model, shard.max_model_len, dtype, profile));
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model, backends::open_model(shard));
   ordered_json facts = model_json(model);
   RLGEN_RETURN_IF_ERROR(add_weights(model, &facts));
   RLGEN_RETURN_IF_ERROR(add_kv(shard, model, &facts));

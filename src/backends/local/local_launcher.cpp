@@ -57,10 +57,8 @@ Status load(const models::Model& model, int32_t num_threads, WeightSink& sink) {
 StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec& spec,
                                                                  EventSink& sink) {
   RLGEN_ASSIGN_OR_RETURN(const MachineChoice machine, choose_machine(spec));
-  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
   RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
-  RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(spec.model, spec.max_model_len, dtype, profile));
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model, open_model(spec));
   RLGEN_ASSIGN_OR_RETURN(const kernels::KvLayout layout,
                          choose_kv_layout(spec, model.decoder.spec));
   TextSide text;

@@ -55,6 +55,12 @@ StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec) {
   return *profile;
 }
 
+StatusOr<models::Model> open_model(const ShardSpec& spec) {
+  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
+  return models::open_model(spec.model, spec.max_model_len, dtype, profile);
+}
+
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model) {
   const std::string& name =

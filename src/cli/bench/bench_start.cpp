@@ -19,10 +19,8 @@ constexpr double kMegabyte = 1e6;
 Status look_at_model(BenchContext* context) {
   const ShardSpec& spec = context->options.engine.spec;
   RLGEN_ASSIGN_OR_RETURN(const backends::MachineChoice machine, backends::choose_machine(spec));
-  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, backends::choose_dtype(spec));
   RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(spec));
-  RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(spec.model, spec.max_model_len, dtype, profile));
+  RLGEN_ASSIGN_OR_RETURN(const models::Model model, backends::open_model(spec));
   context->model = model.decoder.spec;
   RLGEN_ASSIGN_OR_RETURN(context->kv_layout, backends::choose_kv_layout(spec, model.decoder.spec));
   std::set<std::string> files;

@@ -36,7 +36,7 @@ function(rlgen_module NAME)
     target_compile_options(rlgen_${NAME} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   if(ARG_UNINSTRUMENTED AND RLGEN_SANITIZE STREQUAL "thread")
-    set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=thread)
+    set_property(TARGET rlgen_${NAME} PROPERTY RLGEN_UNINSTRUMENTED ON)
   endif()
 
   if(RLGEN_BUILD_TESTS AND tests)

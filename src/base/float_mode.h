@@ -29,5 +29,7 @@ class ScopedFloatMode {
 // The raw control word of the calling thread (MXCSR, FPCR), for tests.
 std::uint64_t float_control_word();
 void set_float_control_word(std::uint64_t word);
+// Its bits that are modes; the others of MXCSR are sticky exception flags.
+inline constexpr std::uint64_t kFloatModeBits = ~std::uint64_t{0x3f};
 
 }  // namespace rlgen

@@ -20,8 +20,6 @@ float multiply(float a, float b) {
   return x * y;
 }
 
-// Without the sticky exception flags of MXCSR.
-constexpr std::uint64_t kModes = ~std::uint64_t{0x3f};
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
 constexpr float kSmallestNormal = std::numeric_limits<float>::min();
 
@@ -76,8 +74,8 @@ TEST(ScopedFloatMode, OverridesHostileFlushModesAndPutsThemBack) {
   }
   const std::uint64_t restored = float_control_word();
   EXPECT_EQ(inside, 2 * kSmallest);
-  EXPECT_EQ(after & kModes, nested & kModes);
-  EXPECT_EQ(restored & kModes, before & kModes);
+  EXPECT_EQ(after & kFloatModeBits, nested & kFloatModeBits);
+  EXPECT_EQ(restored & kFloatModeBits, before & kFloatModeBits);
 }
 
 TEST(ScopedFloatMode, SurvivesUnmaskedExceptions) {

@@ -7,7 +7,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kVocab = 160;

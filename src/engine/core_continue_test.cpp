@@ -6,7 +6,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 using Ids = std::vector<int32_t>;
 
 TEST(EngineContinues, FB052_FB053_PromptLogprobsDoNotDependOnWhatRanBefore) {

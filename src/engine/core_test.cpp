@@ -9,7 +9,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 using Ids = std::vector<int32_t>;
 
 bool mentions(const Finish& finish, std::string_view text) {

@@ -11,7 +11,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 using std::chrono::milliseconds;
 
 class EngineTest : public ::testing::Test {

@@ -6,7 +6,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 // What a sequence gives that has `earlier` output and the given weights.
 Outcome run_with(const Loaded& loaded, const std::shared_ptr<const models::WeightSet>& weights,

@@ -10,7 +10,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 // Seconds of CPU time that this process took while this thread slept for `seconds`.
 double cpu_time_of_sleep(double seconds) {

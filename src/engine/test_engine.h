@@ -22,7 +22,7 @@
 #include "models/model.h"
 
 // Fixture checkpoints on an engine, for tests. Paths are relative to the repository root.
-namespace rlgen::engine::testing {
+namespace rlgen::engine::test {
 
 struct Outcome {
   std::vector<TokenRecord> tokens;
@@ -296,4 +296,4 @@ inline TokenWatcherFactory fake_watchers() {
   };
 }
 
-}  // namespace rlgen::engine::testing
+}  // namespace rlgen::engine::test

@@ -107,4 +107,9 @@ std::string shown(const ordered_json& value) {
   return text;
 }
 
+Status wrong_value(std::string_view key, const ordered_json& value, std::string_view wanted) {
+  return absl::InvalidArgumentError(
+      fmt::format("{} is {}; it must be {}", key, shown(value), wanted));
+}
+
 }  // namespace rlgen::generation

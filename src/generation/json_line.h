@@ -24,4 +24,8 @@ std::string json_quoted(std::string_view text);
 // The text of `value` for an error message, cut after about sixty bytes.
 std::string shown(const nlohmann::ordered_json& value);
 
+// kInvalidArgument: "`key` is `value`; it must be `wanted`".
+Status wrong_value(std::string_view key, const nlohmann::ordered_json& value,
+                   std::string_view wanted);
+
 }  // namespace rlgen::generation

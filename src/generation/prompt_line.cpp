@@ -24,11 +24,6 @@ bool is_prompt_key(std::string_view key) {
   return std::find(kPromptKeys.begin(), kPromptKeys.end(), key) != kPromptKeys.end();
 }
 
-Status wrong(std::string_view key, const ordered_json& value, std::string_view wanted) {
-  return absl::InvalidArgumentError(
-      fmt::format("{} is {}; it must be {}", key, shown(value), wanted));
-}
-
 Status unknown_key(std::string_view key) {
   std::vector<std::string> known(kPromptKeys.begin(), kPromptKeys.end());
   const ordered_json sampling = sampling_to_json({});
@@ -41,21 +36,21 @@ StatusOr<std::string> read_id(const ordered_json& line, int64_t line_number) {
   const auto found = line.find("id");
   if (found == line.end()) return std::to_string(line_number);
   if (found->is_number_integer()) return to_json_text(*found);
-  if (!found->is_string()) return wrong("id", *found, "a string or a whole number");
+  if (!found->is_string()) return wrong_value("id", *found, "a string or a whole number");
   const auto id = found->get<std::string>();
-  if (id.empty()) return wrong("id", *found, "a string that is not empty");
+  if (id.empty()) return wrong_value("id", *found, "a string that is not empty");
   return id;
 }
 
 StatusOr<Prompt> read_text(const ordered_json& value) {
-  if (!value.is_string()) return wrong("prompt", value, "a string");
+  if (!value.is_string()) return wrong_value("prompt", value, "a string");
   auto text = value.get<std::string>();
   if (text.empty()) return absl::InvalidArgumentError("prompt is empty; there must be some text");
   return Prompt(TextPrompt{std::move(text)});
 }
 
 StatusOr<Prompt> read_token_ids(const ordered_json& value) {
-  if (!value.is_array()) return wrong("prompt_token_ids", value, "a list of token ids");
+  if (!value.is_array()) return wrong_value("prompt_token_ids", value, "a list of token ids");
   if (value.empty()) {
     return absl::InvalidArgumentError("prompt_token_ids is empty; there must be at least one id");
   }
@@ -64,7 +59,7 @@ StatusOr<Prompt> read_token_ids(const ordered_json& value) {
   for (size_t i = 0; i < value.size(); ++i) {
     const bool fits = value[i].is_number_unsigned() &&
                       value[i].get<uint64_t>() <= std::numeric_limits<int32_t>::max();
-    if (!fits) return wrong(fmt::format("prompt_token_ids[{}]", i), value[i], "a token id");
+    if (!fits) return wrong_value(fmt::format("prompt_token_ids[{}]", i), value[i], "a token id");
     ids.push_back(value[i].get<int32_t>());
   }
   return Prompt(std::move(ids));
@@ -72,23 +67,23 @@ StatusOr<Prompt> read_token_ids(const ordered_json& value) {
 
 StatusOr<Prompt> read_chat(const ordered_json& line) {
   const ordered_json& messages = line.at("messages");
-  if (!messages.is_array()) return wrong("messages", messages, "a list of messages");
+  if (!messages.is_array()) return wrong_value("messages", messages, "a list of messages");
   if (messages.empty()) {
     return absl::InvalidArgumentError("messages is empty; there must be at least one message");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].is_object() || !messages[i].contains("role")) {
-      return wrong(fmt::format("messages[{}]", i), messages[i], "an object with a role");
+      return wrong_value(fmt::format("messages[{}]", i), messages[i], "an object with a role");
     }
   }
   ChatPrompt chat{.messages = to_json_text(messages), .tools = {}, .template_kwargs = {}};
   if (const auto tools = line.find("tools"); tools != line.end() && !tools->is_null()) {
-    if (!tools->is_array()) return wrong("tools", *tools, "a list of tools");
+    if (!tools->is_array()) return wrong_value("tools", *tools, "a list of tools");
     chat.tools = to_json_text(*tools);
   }
   if (const auto extra = line.find("chat_template_kwargs");
       extra != line.end() && !extra->is_null()) {
-    if (!extra->is_object()) return wrong("chat_template_kwargs", *extra, "an object");
+    if (!extra->is_object()) return wrong_value("chat_template_kwargs", *extra, "an object");
     chat.template_kwargs = to_json_text(*extra);
   }
   return Prompt(std::move(chat));

@@ -18,15 +18,10 @@ Status missing(std::string_view key) {
   return absl::InvalidArgumentError(fmt::format("key \"{}\" is missing", key));
 }
 
-Status wrong(std::string_view key, const ordered_json& value, std::string_view wanted) {
-  return absl::InvalidArgumentError(
-      fmt::format("{} is {}; it must be {}", key, shown(value), wanted));
-}
-
 Status read(const ordered_json& object, std::string_view key, std::string* out) {
   const auto found = object.find(key);
   if (found == object.end()) return missing(key);
-  if (!found->is_string()) return wrong(key, *found, "a string");
+  if (!found->is_string()) return wrong_value(key, *found, "a string");
   *out = found->get<std::string>();
   return absl::OkStatus();
 }
@@ -37,7 +32,7 @@ Status read(const ordered_json& object, std::string_view key, int64_t* out) {
   const bool fits =
       found->is_number_integer() && !(found->is_number_unsigned() &&
                                       found->get<uint64_t>() > std::numeric_limits<int64_t>::max());
-  if (!fits) return wrong(key, *found, "a whole number");
+  if (!fits) return wrong_value(key, *found, "a whole number");
   *out = found->get<int64_t>();
   return absl::OkStatus();
 }
@@ -45,7 +40,7 @@ Status read(const ordered_json& object, std::string_view key, int64_t* out) {
 Status read(const ordered_json& object, std::string_view key, std::vector<int32_t>* out) {
   const auto found = object.find(key);
   if (found == object.end()) return missing(key);
-  if (!found->is_array()) return wrong(key, *found, "a list of token ids");
+  if (!found->is_array()) return wrong_value(key, *found, "a list of token ids");
   out->clear();
   out->reserve(found->size());
   for (size_t i = 0; i < found->size(); ++i) {
@@ -53,7 +48,7 @@ Status read(const ordered_json& object, std::string_view key, std::vector<int32_
     const bool fits =
         id.is_number_unsigned() &&
         id.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max());
-    if (!fits) return wrong(fmt::format("{}[{}]", key, i), id, "a token id");
+    if (!fits) return wrong_value(fmt::format("{}[{}]", key, i), id, "a token id");
     out->push_back(id.get<int32_t>());
   }
   return absl::OkStatus();
@@ -69,11 +64,12 @@ Status read_logprob_count(const ordered_json& object, size_t tokens) {
   const auto found = object.find("logprobs");
   if (found == object.end()) return missing("logprobs");
   if (!found->is_array() || found->size() != tokens) {
-    return wrong("logprobs", *found, fmt::format("a list of {} numbers, one a token", tokens));
+    return wrong_value("logprobs", *found,
+                       fmt::format("a list of {} numbers, one a token", tokens));
   }
   for (size_t i = 0; i < tokens; ++i) {
     if (!(*found)[i].is_number())
-      return wrong(fmt::format("logprobs[{}]", i), (*found)[i], "a number");
+      return wrong_value(fmt::format("logprobs[{}]", i), (*found)[i], "a number");
   }
   return absl::OkStatus();
 }
@@ -103,7 +99,7 @@ StatusOr<StoredLine> read_stored(std::string_view text) {
   int64_t sample = 0;
   RLGEN_RETURN_IF_ERROR(read(object, "sample", &sample));
   if (sample < 0 || sample > kMostSample) {
-    return wrong("sample", object.at("sample"), "a whole number from 0, below n");
+    return wrong_value("sample", object.at("sample"), "a whole number from 0, below n");
   }
   line.sample = static_cast<int32_t>(sample);
   RLGEN_RETURN_IF_ERROR(read(object, "prompt_token_ids", &line.prompt_token_ids));
@@ -132,7 +128,7 @@ StatusOr<ScoreLine> read_score_line(const ordered_json& object) {
   }
   if (const auto sample = object.find("sample"); sample != object.end()) {
     const bool fits = sample->is_number_unsigned() && sample->get<uint64_t>() <= kMostSample;
-    if (!fits) return wrong("sample", *sample, "a whole number from 0, below n");
+    if (!fits) return wrong_value("sample", *sample, "a whole number from 0, below n");
     line.sample = sample->get<int32_t>();
   }
   RLGEN_RETURN_IF_ERROR(read(object, "prompt_token_ids", &line.prompt_token_ids));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "kernels/kernel_test.h"
 #include "tensor/bfloat16.h"
 
 namespace rlgen::kernels {
@@ -31,12 +32,6 @@ float number(uint64_t kind, int64_t position, int64_t head, int64_t d) {
     bits ^= bits >> 32;
   }
   return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
-}
-
-float stored(DType dtype, float x) {
-  if (dtype == DType::kBFloat16) return float_from_bf16(bf16_from_float(x));
-  if (dtype == DType::kFloat16) return float_from_f16(f16_from_float(x));
-  return x;
 }
 
 // One sequence with `keys` keys in blocks that stand backwards and with gaps; all other memory is

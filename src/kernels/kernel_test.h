@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "tensor/bfloat16.h"
 
 // What the tests of kernels share.
 namespace rlgen::kernels {
@@ -42,6 +43,15 @@ testing::AssertionResult all_same_bits(const std::vector<T>& a, const std::vecto
     }
   }
   return testing::AssertionSuccess();
+}
+
+inline constexpr DType kWeightTypes[] = {DType::kBFloat16, DType::kFloat16, DType::kFloat32};
+
+// The value as an element of `dtype` keeps it.
+inline float stored(DType dtype, float x) {
+  if (dtype == DType::kBFloat16) return float_from_bf16(bf16_from_float(x));
+  if (dtype == DType::kFloat16) return float_from_f16(f16_from_float(x));
+  return x;
 }
 
 inline constexpr float kTestInfinity = std::numeric_limits<float>::infinity();

@@ -28,7 +28,7 @@ float rounded(float x) { return float_from_bf16(bf16_from_float(x)); }
 // How operands are made: of moderate size, near the border of the subnormal numbers, or any bits.
 enum class Kind { kModerate, kTiny, kHostile, kAny };
 
-struct Problem {
+struct RoundedProblem {
   int64_t m;
   int64_t n;
   int64_t k;
@@ -52,9 +52,9 @@ float value(TestNumbers& numbers, Kind kind, float exponent) {
   return 0.0f;
 }
 
-Problem make_problem(Kind kind, int64_t m, int64_t n, int64_t k) {
+RoundedProblem make_rounded_problem(Kind kind, int64_t m, int64_t n, int64_t k) {
   TestNumbers numbers(uint64_t(m * 1000003 + n * 1009 + k * 17 + int(kind)));
-  Problem p{.m = m, .n = n, .k = k, .x = {}, .weights = {}, .bias = {}, .packed = {}};
+  RoundedProblem p{.m = m, .n = n, .k = k, .x = {}, .weights = {}, .bias = {}, .packed = {}};
   for (int64_t i = 0; i < m * k; ++i) p.x.push_back(value(numbers, kind, -60.0f));
   p.packed.resize(packed_bytes(DType::kBFloat16, n, k));
   for (int64_t row = 0; row < n; ++row) {
@@ -70,7 +70,7 @@ Problem make_problem(Kind kind, int64_t m, int64_t n, int64_t k) {
   return p;
 }
 
-std::vector<float> plain_loop(const Problem& p) {
+std::vector<float> plain_pairs(const RoundedProblem& p) {
   std::vector<float> y;
   for (int64_t r = 0; r < p.m; ++r) {
     for (int64_t c = 0; c < p.n; ++c) {
@@ -87,7 +87,7 @@ std::vector<float> plain_loop(const Problem& p) {
   return y;
 }
 
-std::vector<float> product(const KernelTable& table, const Problem& p, int threads) {
+std::vector<float> product(const KernelTable& table, const RoundedProblem& p, int threads) {
   ThreadPool pool(threads);
   std::vector<float> y(size_t(p.m * p.n), 7.0f);
   linear({&table, &pool, Profile::kBFloat16}, {.x = p.x.data(),
@@ -106,8 +106,8 @@ TEST_P(LinearBf16, EqualsThePlainLoop) {
   for (const Kind kind : kKinds) {
     for (const int64_t m : {1, 2, 3, 5, 6, 7, 12, 13, 30}) {
       for (const int64_t k : {1, 2, 3, 16, 33, 48, 257}) {
-        const Problem p = make_problem(kind, m, 1 + (m * 5 + k * 3) % 70, k);
-        EXPECT_TRUE(all_same_bits(product(table(), p, 1), plain_loop(p)))
+        const RoundedProblem p = make_rounded_problem(kind, m, 1 + (m * 5 + k * 3) % 70, k);
+        EXPECT_TRUE(all_same_bits(product(table(), p, 1), plain_pairs(p)))
             << "kind " << int(kind) << " m " << m << " n " << p.n << " k " << k;
       }
     }
@@ -117,8 +117,8 @@ TEST_P(LinearBf16, EqualsThePlainLoop) {
 TEST_P(LinearBf16, DeepAndWideOnTwoThreads) {
   for (const Kind kind : {Kind::kModerate, Kind::kTiny}) {
     for (const int64_t m : {1, 9, 40}) {
-      const Problem p = make_problem(kind, m, 300, 1100);
-      EXPECT_TRUE(all_same_bits(product(table(), p, 2), plain_loop(p))) << m;
+      const RoundedProblem p = make_rounded_problem(kind, m, 300, 1100);
+      EXPECT_TRUE(all_same_bits(product(table(), p, 2), plain_pairs(p))) << m;
     }
   }
 }
@@ -127,7 +127,7 @@ TEST_P(LinearBf16, DeepAndWideOnTwoThreads) {
 TEST(LinearBf16Step, TinyProductsAreFlushedAndRoundedUp) {
   EXPECT_EQ(step(0x1p-76f, -0x1p-76f, 0x1p-126f), kLeastNormal);
   EXPECT_EQ(step(0x1p-75f, -0x1.8p-75f, 0x1p-126f), 0.0f);
-  const std::vector<float> y = plain_loop(make_problem(Kind::kTiny, 30, 60, 2));
+  const std::vector<float> y = plain_pairs(make_rounded_problem(Kind::kTiny, 30, 60, 2));
   int zeros = 0;
   int small = 0;
   for (const float v : y) {
@@ -140,13 +140,13 @@ TEST(LinearBf16Step, TinyProductsAreFlushedAndRoundedUp) {
 
 // The order of the two is visible, and it is odd before even.
 TEST_P(LinearBf16, TheOddElementComesFirst) {
-  Problem p{.m = 1,
-            .n = 1,
-            .k = 2,
-            .x = {0x1p-13f, 1.0f},
-            .weights = {0x1p-13f, 1.0f},
-            .bias = {0.0f},
-            .packed = std::vector<std::byte>(packed_bytes(DType::kBFloat16, 1, 2))};
+  RoundedProblem p{.m = 1,
+                   .n = 1,
+                   .k = 2,
+                   .x = {0x1p-13f, 1.0f},
+                   .weights = {0x1p-13f, 1.0f},
+                   .bias = {0.0f},
+                   .packed = std::vector<std::byte>(packed_bytes(DType::kBFloat16, 1, 2))};
   const uint16_t halves[] = {bf16_from_float(0x1p-13f), bf16_from_float(1.0f)};
   pack_rows(p.packed.data(), DType::kBFloat16, 1, 2, 0, 1,
             reinterpret_cast<const std::byte*>(halves));
@@ -155,7 +155,7 @@ TEST_P(LinearBf16, TheOddElementComesFirst) {
 
 TEST_P(LinearBf16, TheCallersFloatModeComesBack) {
   const uint64_t before = float_control_word();
-  product(table(), make_problem(Kind::kModerate, 3, 40, 16), 1);
+  product(table(), make_rounded_problem(Kind::kModerate, 3, 40, 16), 1);
   EXPECT_EQ(float_control_word(), before);
 }
 

@@ -88,10 +88,8 @@ void expect_plain(const KernelTable& table, const Problem& p) {
       << "m " << p.args.m << " n " << p.args.w.n << " k " << p.args.w.k;
 }
 
-constexpr DType kTypes[] = {DType::kBFloat16, DType::kFloat16, DType::kFloat32};
-
 TEST_P(Linear, EqualsAPlainFmaLoopAtEveryBorder) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     for (int64_t m = 1; m <= 14; ++m) {
       for (const int64_t n : {1, 16, 17, 129, 150}) {
         expect_plain(table(), make_problem(dtype, m, n, 1 + (m * 7 + n) % 21, n % 2 == 0, false));
@@ -106,7 +104,7 @@ TEST_P(Linear, EqualsAPlainFmaLoopAtEveryBorder) {
 }
 
 TEST_P(Linear, EqualsAPlainFmaLoopAtEveryDepth) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     for (const int64_t k : {1, 2, 3, 4, 31, 32, 33, 255, 256, 257, 258, 512, 515}) {
       expect_plain(table(), make_problem(dtype, 2, 17, k, true, false));
       expect_plain(table(), make_problem(dtype, 15, 33, k, k % 2 == 0, false));
@@ -115,7 +113,7 @@ TEST_P(Linear, EqualsAPlainFmaLoopAtEveryDepth) {
 }
 
 TEST_P(Linear, HostileValues) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     for (const int64_t k : {1, 2, 5, 8}) {
       expect_plain(table(), make_problem(dtype, 3, 35, k, false, true));
       expect_plain(table(), make_problem(dtype, 26, 35, k, true, true));
@@ -124,7 +122,7 @@ TEST_P(Linear, HostileValues) {
 }
 
 TEST_P(Linear, ARowAloneHasTheBitsOfARowAmongMany) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : kWeightTypes) {
     const Problem p = make_problem(dtype, 64, 80, 300, true, false);
     const Result all = run(table(), p, 0, 64, 0, 5);
     for (const int64_t row : {0, 1, 10, 11, 31, 62, 63}) {

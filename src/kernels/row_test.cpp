@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "kernels/kernel_test.h"
 #include "kernels/philox.h"
 #include "tensor/bfloat16.h"
 
@@ -213,13 +214,6 @@ TEST_P(RowKernels, HistogramsCountEveryElementInIndexOrder) {
       ASSERT_EQ(count, expected_count) << "n " << n;
     }
   }
-}
-
-// The element as `dtype` keeps it, as float32.
-float stored(DType dtype, float x) {
-  if (dtype == DType::kBFloat16) return float_from_bf16(bf16_from_float(x));
-  if (dtype == DType::kFloat16) return float_from_f16(f16_from_float(x));
-  return x;
 }
 
 float element(DType dtype, const std::byte* p, int64_t i) {

@@ -8,11 +8,11 @@
 namespace rlgen::models {
 namespace {
 
+using test::TempFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::TempFolder;
 
-std::string fault(const std::string& repository, const TempFolder& cache) {
+std::string search_fault(const std::string& repository, const TempFolder& cache) {
   const auto found = find_in_hub_cache(repository, cache.path());
   if (found.ok()) return "found";
   EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
@@ -33,12 +33,12 @@ TEST(HubCache, FindsTheSnapshotOfMain) {
 
 TEST(HubCache, SaysWhatIsMissing) {
   TempFolder cache;
-  EXPECT_THAT(fault("org/name", cache),
+  EXPECT_THAT(search_fault("org/name", cache),
               AllOf(HasSubstr("neither a folder nor"), HasSubstr(cache.path())));
   cache.write("models--org--name/blobs/x", "");
-  EXPECT_THAT(fault("org/name", cache), HasSubstr("has no main revision"));
+  EXPECT_THAT(search_fault("org/name", cache), HasSubstr("has no main revision"));
   cache.write("models--org--name/refs/main", "abc");
-  EXPECT_THAT(fault("org/name", cache), HasSubstr("snapshots/abc, which is not there"));
+  EXPECT_THAT(search_fault("org/name", cache), HasSubstr("snapshots/abc, which is not there"));
 }
 
 TEST(HubCache, TellsRepositoryIdsFromPaths) {

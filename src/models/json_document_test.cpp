@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string fault(std::string_view text) {
+std::string json_fault(std::string_view text) {
   const auto parsed = parse_json(text, "x.json");
   return parsed.ok() ? "accepted" : message_of(parsed.status());
 }
@@ -28,22 +28,24 @@ TEST(JsonDocument, KeepsValuesOfEveryKind) {
 }
 
 TEST(JsonDocument, RefusesRepeatedKeys) {
-  EXPECT_THAT(fault(R"({"a":1,"b":{"a":2,"a":3}})"), HasSubstr("x.json: key \"a\" appears twice"));
+  EXPECT_THAT(json_fault(R"({"a":1,"b":{"a":2,"a":3}})"),
+              HasSubstr("x.json: key \"a\" appears twice"));
 }
 
 TEST(JsonDocument, RefusesWhatIsNoJson) {
-  EXPECT_THAT(fault(""), HasSubstr("not valid JSON at byte 1"));
-  EXPECT_THAT(fault("{} x"), HasSubstr("not valid JSON at byte 4"));
-  EXPECT_THAT(fault(R"({"eps": NaN})"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(fault(R"({"eps": 1e999})"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(fault("\"\xff\""), HasSubstr("not valid JSON"));
-  EXPECT_THAT(fault(R"({"a":1)"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(json_fault(""), HasSubstr("not valid JSON at byte 1"));
+  EXPECT_THAT(json_fault("{} x"), HasSubstr("not valid JSON at byte 4"));
+  EXPECT_THAT(json_fault(R"({"eps": NaN})"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(json_fault(R"({"eps": 1e999})"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(json_fault("\"\xff\""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(json_fault(R"({"a":1)"), HasSubstr("not valid JSON"));
 }
 
 TEST(JsonDocument, RefusesDeepNestingAtOnce) {
-  EXPECT_THAT(fault(repeated("[", 1'000'000)), HasSubstr("nested deeper than 64 levels"));
-  EXPECT_THAT(fault(repeated("{\"a\":", 1'000'000)), HasSubstr("nested deeper than 64 levels"));
-  EXPECT_EQ(fault(repeated("[", 64) + repeated("]", 64)), "accepted");
+  EXPECT_THAT(json_fault(repeated("[", 1'000'000)), HasSubstr("nested deeper than 64 levels"));
+  EXPECT_THAT(json_fault(repeated("{\"a\":", 1'000'000)),
+              HasSubstr("nested deeper than 64 levels"));
+  EXPECT_EQ(json_fault(repeated("[", 64) + repeated("]", 64)), "accepted");
 }
 
 TEST(JsonDocument, GivesTheCodeThatWasAskedFor) {

@@ -13,11 +13,11 @@ namespace rlgen::models {
 namespace {
 
 namespace fs = std::filesystem;
+using test::folder_of_fixture;
+using test::TempFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using testing::folder_of_fixture;
 using ::testing::HasSubstr;
-using testing::TempFolder;
 
 TEST(OpenModel, OpensEveryTinyCheckpoint) {
   int opened = 0;

@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 json config_of(const std::string& fixture) {
-  return *read_json_file(testing::folder_of_fixture(fixture) + "/config.json");
+  return *read_json_file(test::folder_of_fixture(fixture) + "/config.json");
 }
 
 json with(json config, const json& changes) {

@@ -24,24 +24,24 @@ Read read(const json& config, RotaryShape shape = {128, 8192}) {
   return {parameters, reader.finish("test")};
 }
 
-RotaryParameters accept(const json& config, RotaryShape shape = {128, 8192}) {
+RotaryParameters accepted_rotary(const json& config, RotaryShape shape = {128, 8192}) {
   Read result = read(config, shape);
   EXPECT_TRUE(result.status.ok()) << result.status;
   return result.parameters;
 }
 
-std::string fault(const json& config, RotaryShape shape = {128, 8192}) {
+std::string rotary_fault(const json& config, RotaryShape shape = {128, 8192}) {
   const Read result = read(config, shape);
   return result.status.ok() ? "accepted" : message_of(result.status);
 }
 
 std::vector<float> frequencies(const json& config, int32_t context = 8192,
                                RotaryShape shape = {128, 8192}) {
-  return resolve_rotary(accept(config, shape), context).inv_freq;
+  return resolve_rotary(accepted_rotary(config, shape), context).inv_freq;
 }
 
 TEST(Rotary, DefaultFrequencies) {
-  const RotarySpec spec = resolve_rotary(accept({{"rope_theta", 10000.0}}, {4, 64}), 64);
+  const RotarySpec spec = resolve_rotary(accepted_rotary({{"rope_theta", 10000.0}}, {4, 64}), 64);
   ASSERT_EQ(spec.inv_freq.size(), 2u);
   EXPECT_EQ(spec.inv_freq[0], 1.0f);
   EXPECT_EQ(spec.inv_freq[1], 0.01f);
@@ -50,12 +50,13 @@ TEST(Rotary, DefaultFrequencies) {
 }
 
 TEST(Rotary, ThetaStandsOutsideInsideOrAtItsDefault) {
-  EXPECT_EQ(accept(kNothing).theta, 10000.0);
-  EXPECT_EQ(accept(kNothing, {128, 64, 5.0}).theta, 5.0);
-  EXPECT_EQ(accept({{"rope_theta", 7.0}}).theta, 7.0);
-  EXPECT_EQ(accept({{"rope_parameters", {{"rope_theta", 8.0}}}}).theta, 8.0);
-  EXPECT_EQ(accept({{"rope_theta", 8}, {"rope_parameters", {{"rope_theta", 8.0}}}}).theta, 8.0);
-  EXPECT_THAT(fault({{"rope_theta", 7.0}, {"rope_parameters", {{"rope_theta", 8.0}}}}),
+  EXPECT_EQ(accepted_rotary(kNothing).theta, 10000.0);
+  EXPECT_EQ(accepted_rotary(kNothing, {128, 64, 5.0}).theta, 5.0);
+  EXPECT_EQ(accepted_rotary({{"rope_theta", 7.0}}).theta, 7.0);
+  EXPECT_EQ(accepted_rotary({{"rope_parameters", {{"rope_theta", 8.0}}}}).theta, 8.0);
+  EXPECT_EQ(accepted_rotary({{"rope_theta", 8}, {"rope_parameters", {{"rope_theta", 8.0}}}}).theta,
+            8.0);
+  EXPECT_THAT(rotary_fault({{"rope_theta", 7.0}, {"rope_parameters", {{"rope_theta", 8.0}}}}),
               HasSubstr("rope_parameters.rope_theta is 8.0, but rope_theta is 7.0"));
 }
 
@@ -64,20 +65,22 @@ TEST(Rotary, FB153_TypeAndRopeTypeAreOneKey) {
   const json newer = {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}}};
   EXPECT_EQ(frequencies(older), frequencies(newer));
   EXPECT_EQ(frequencies(older)[0], 0.5f);
-  EXPECT_EQ(fault({{"rope_scaling", {{"rope_type", "linear"}, {"type", "linear"}, {"factor", 2}}}}),
+  EXPECT_EQ(rotary_fault(
+                {{"rope_scaling", {{"rope_type", "linear"}, {"type", "linear"}, {"factor", 2}}}}),
             "accepted");
   EXPECT_THAT(
-      fault({{"rope_scaling", {{"rope_type", "linear"}, {"type", "dynamic"}, {"factor", 2}}}}),
+      rotary_fault(
+          {{"rope_scaling", {{"rope_type", "linear"}, {"type", "dynamic"}, {"factor", 2}}}}),
       HasSubstr("rope_scaling.rope_type is \"linear\", but rope_scaling.type is \"dynamic\""));
 }
 
 TEST(Rotary, TwoSectionsMustBeEqual) {
   const json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
   const json other = {{"rope_type", "linear"}, {"factor", 4.0}};
-  EXPECT_EQ(fault({{"rope_scaling", linear}, {"rope_parameters", linear}}), "accepted");
-  EXPECT_THAT(fault({{"rope_scaling", linear}, {"rope_parameters", other}}),
+  EXPECT_EQ(rotary_fault({{"rope_scaling", linear}, {"rope_parameters", linear}}), "accepted");
+  EXPECT_THAT(rotary_fault({{"rope_scaling", linear}, {"rope_parameters", other}}),
               HasSubstr("keep one of them"));
-  EXPECT_EQ(fault({{"rope_scaling", nullptr}, {"rope_parameters", linear}}), "accepted");
+  EXPECT_EQ(rotary_fault({{"rope_scaling", nullptr}, {"rope_parameters", linear}}), "accepted");
 }
 
 TEST(Rotary, FB155_Llama3BlendsByWavelength) {
@@ -105,7 +108,7 @@ json yarn(double factor, json more = json::object()) {
 
 TEST(Rotary, FB157_YarnFactorIsTheRatioOfBothMscales) {
   const auto factor = [](const json& config) {
-    return resolve_rotary(accept(config), 8192).attention_factor;
+    return resolve_rotary(accepted_rotary(config), 8192).attention_factor;
   };
   EXPECT_EQ(factor(yarn(40, {{"mscale", 0.707}, {"mscale_all_dim", 0.707}})), 1.0f);
   EXPECT_NEAR(factor(yarn(40, {{"mscale", 1.0}, {"mscale_all_dim", 0}})), 1.368888, 1e-6);
@@ -120,8 +123,8 @@ TEST(Rotary, YarnKeepsFastPairsAndStretchesSlowOnes) {
   const auto plain = frequencies(kNothing);
   EXPECT_EQ(scaled[0], plain[0]);
   EXPECT_EQ(scaled[63], plain[63] / 4.0f);
-  EXPECT_EQ(longest_context(accept(yarn(4, section))), 8192);
-  EXPECT_EQ(longest_context(accept(yarn(8, section))), 16384);
+  EXPECT_EQ(longest_context(accepted_rotary(yarn(4, section))), 8192);
+  EXPECT_EQ(longest_context(accepted_rotary(yarn(8, section))), 16384);
 }
 
 TEST(Rotary, FB160_LongropeChoosesByTheContextInForce) {
@@ -136,7 +139,7 @@ TEST(Rotary, FB160_LongropeChoosesByTheContextInForce) {
   EXPECT_EQ(frequencies(config, 4096, shape), plain);
   const auto stretched = frequencies(config, 4097, shape);
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(stretched[i], plain[i] / 2.0f);
-  const RotaryParameters parameters = accept(config, shape);
+  const RotaryParameters parameters = accepted_rotary(config, shape);
   EXPECT_EQ(parameters.factor, 32.0);
   EXPECT_NEAR(resolve_rotary(parameters, 1).attention_factor, 1.1902380714, 1e-7);
   EXPECT_EQ(rotary_name(parameters, 4097), "longrope@4097");
@@ -149,11 +152,11 @@ TEST(Rotary, LongropeChecksItsLists) {
                   {"short_factor", std::move(short_factor)},
                   {"long_factor", {1.0, 1.0}}}}};
   };
-  EXPECT_EQ(fault(config({1.0, 2.0}), {4, 64}), "accepted");
-  EXPECT_THAT(fault(config({1.0}), {4, 64}),
+  EXPECT_EQ(rotary_fault(config({1.0, 2.0}), {4, 64}), "accepted");
+  EXPECT_THAT(rotary_fault(config({1.0}), {4, 64}),
               HasSubstr("short_factor is [1.0], expected 2 numbers"));
-  EXPECT_THAT(fault(config({1.0, 0.0}), {4, 64}), HasSubstr("short_factor[1] is 0.0"));
-  EXPECT_THAT(fault(config("x"), {4, 64}), HasSubstr("expected a list of numbers"));
+  EXPECT_THAT(rotary_fault(config({1.0, 0.0}), {4, 64}), HasSubstr("short_factor[1] is 0.0"));
+  EXPECT_THAT(rotary_fault(config("x"), {4, 64}), HasSubstr("expected a list of numbers"));
 }
 
 TEST(Rotary, FB161_DynamicBaseFollowsTheContextInForce) {
@@ -167,7 +170,7 @@ TEST(Rotary, FB161_DynamicBaseFollowsTheContextInForce) {
   EXPECT_EQ(frequencies(config, 2048, shape), frequencies(kNothing, 2048, shape));
   EXPECT_NEAR(base(4096), 30527.74, 0.01);
   EXPECT_NEAR(base(8192), 72195.86, 0.02);
-  EXPECT_EQ(rotary_name(accept(config, shape), 8192), "dynamic@8192");
+  EXPECT_EQ(rotary_name(accepted_rotary(config, shape), 8192), "dynamic@8192");
 }
 
 TEST(Rotary, OriginalContextOutsideTheSection) {
@@ -177,36 +180,42 @@ TEST(Rotary, OriginalContextOutsideTheSection) {
   EXPECT_EQ(frequencies(inside), frequencies(outside));
   json both = inside;
   both["original_max_position_embeddings"] = 2048;
-  EXPECT_THAT(fault(both), HasSubstr("but original_max_position_embeddings is 2048"));
+  EXPECT_THAT(rotary_fault(both), HasSubstr("but original_max_position_embeddings is 2048"));
 }
 
 TEST(Rotary, RefusesWhatItCannotDo) {
   const auto section = [](json content) { return json{{"rope_scaling", std::move(content)}}; };
-  EXPECT_THAT(fault(section({{"type", "su"}})), HasSubstr("rope_scaling.rope_type is \"su\""));
-  EXPECT_THAT(fault(section({{"type", "linear"}})), HasSubstr("rope_scaling.factor is missing"));
-  EXPECT_THAT(fault(section({{"type", "linear"}, {"factor", 0.5}})), HasSubstr("factor is 0.5"));
-  EXPECT_THAT(fault(section({{"type", "linear"}, {"factor", "2"}})), HasSubstr("factor is \"2\""));
-  EXPECT_THAT(fault(section({{"type", "linear"}, {"factor", 2}, {"facter", 3}})),
+  EXPECT_THAT(rotary_fault(section({{"type", "su"}})),
+              HasSubstr("rope_scaling.rope_type is \"su\""));
+  EXPECT_THAT(rotary_fault(section({{"type", "linear"}})),
+              HasSubstr("rope_scaling.factor is missing"));
+  EXPECT_THAT(rotary_fault(section({{"type", "linear"}, {"factor", 0.5}})),
+              HasSubstr("factor is 0.5"));
+  EXPECT_THAT(rotary_fault(section({{"type", "linear"}, {"factor", "2"}})),
+              HasSubstr("factor is \"2\""));
+  EXPECT_THAT(rotary_fault(section({{"type", "linear"}, {"factor", 2}, {"facter", 3}})),
               HasSubstr("rope_scaling.facter is 3"));
-  EXPECT_THAT(fault(section({{"full_attention", json::object()}})),
+  EXPECT_THAT(rotary_fault(section({{"full_attention", json::object()}})),
               HasSubstr("rope_scaling.full_attention"));
-  EXPECT_THAT(fault(section("linear")), HasSubstr("expected an object"));
-  EXPECT_THAT(fault({{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor is 0.5"));
-  EXPECT_THAT(fault(kNothing, {15, 64}), HasSubstr("head_dim is 15"));
-  EXPECT_THAT(fault({{"rope_theta", -1}}), HasSubstr("rope_theta is -1"));
-  EXPECT_THAT(fault({{"rope_theta", 1e30}}), HasSubstr("rope_theta is 1e+30"));
-  EXPECT_THAT(fault(yarn(2, {{"original_max_position_embeddings", 1}})),
+  EXPECT_THAT(rotary_fault(section("linear")), HasSubstr("expected an object"));
+  EXPECT_THAT(rotary_fault({{"partial_rotary_factor", 0.5}}),
+              HasSubstr("partial_rotary_factor is 0.5"));
+  EXPECT_THAT(rotary_fault(kNothing, {15, 64}), HasSubstr("head_dim is 15"));
+  EXPECT_THAT(rotary_fault({{"rope_theta", -1}}), HasSubstr("rope_theta is -1"));
+  EXPECT_THAT(rotary_fault({{"rope_theta", 1e30}}), HasSubstr("rope_theta is 1e+30"));
+  EXPECT_THAT(rotary_fault(yarn(2, {{"original_max_position_embeddings", 1}})),
               HasSubstr("original_max_position_embeddings is 1, expected an integer from 2"));
   EXPECT_THAT(
-      fault(section(
+      rotary_fault(section(
           {{"type", "dynamic"}, {"factor", 2}, {"original_max_position_embeddings", 4096}})),
       HasSubstr("max_position_embeddings, which is 8192"));
-  EXPECT_THAT(fault(section({{"rope_type", "llama3"},
-                             {"factor", 2},
-                             {"low_freq_factor", 4},
-                             {"high_freq_factor", 4}})),
+  EXPECT_THAT(rotary_fault(section({{"rope_type", "llama3"},
+                                    {"factor", 2},
+                                    {"low_freq_factor", 4},
+                                    {"high_freq_factor", 4}})),
               HasSubstr("more than low_freq_factor"));
-  EXPECT_THAT(fault(yarn(2, {{"beta_fast", 1}, {"beta_slow", 2}})), HasSubstr("beta_fast is 1"));
+  EXPECT_THAT(rotary_fault(yarn(2, {{"beta_fast", 1}, {"beta_slow", 2}})),
+              HasSubstr("beta_fast is 1"));
 }
 
 }  // namespace

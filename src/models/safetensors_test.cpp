@@ -10,17 +10,17 @@
 namespace rlgen::models {
 namespace {
 
+using test::image;
+using test::TempFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::image;
-using testing::TempFolder;
 
 StatusOr<std::vector<StoredTensor>> parse(const std::string& file) {
   return parse_safetensors(std::as_bytes(std::span(file)), "f.safetensors");
 }
 
-std::string fault(const std::string& file) {
+std::string file_fault(const std::string& file) {
   const auto parsed = parse(file);
   if (parsed.ok()) return "accepted";
   EXPECT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss);
@@ -53,34 +53,35 @@ TEST(Safetensors, ReadsTensorsInTheOrderOfTheirBytes) {
 }
 
 TEST(Safetensors, FB172_HeaderLengthFitsTheFile) {
-  EXPECT_THAT(fault("short"), HasSubstr("5 bytes long"));
-  EXPECT_THAT(fault(image(kTwo, std::string(20, 'x')).substr(0, 40)),
+  EXPECT_THAT(file_fault("short"), HasSubstr("5 bytes long"));
+  EXPECT_THAT(file_fault(image(kTwo, std::string(20, 'x')).substr(0, 40)),
               AllOf(HasSubstr("exceeds the 32 bytes"), HasSubstr("truncated")));
   std::string overflow = image(kTwo, std::string(20, 'x'));
   overflow[7] = char(0xff);
-  EXPECT_THAT(fault(overflow), HasSubstr("exceeds the limit of 100000000"));
+  EXPECT_THAT(file_fault(overflow), HasSubstr("exceeds the limit of 100000000"));
   std::string above(8, '\0');
   std::memcpy(above.data(), "\x01\xe1\xf5\x05", 4);  // 100,000,001
-  EXPECT_THAT(fault(above), HasSubstr("header length 100000001 exceeds the limit"));
+  EXPECT_THAT(file_fault(above), HasSubstr("header length 100000001 exceeds the limit"));
   std::string limit(8, '\0');
   std::memcpy(limit.data(), "\x00\xe1\xf5\x05", 4);
-  EXPECT_THAT(fault(limit), HasSubstr("header length 100000000 exceeds the 0 bytes"));
+  EXPECT_THAT(file_fault(limit), HasSubstr("header length 100000000 exceeds the 0 bytes"));
 }
 
 TEST(Safetensors, FB172_FirstByteOpensAnObject) {
-  EXPECT_THAT(fault(image(" " + kTwo, std::string(20, 'x'))), HasSubstr("begins with byte 0x20"));
-  EXPECT_THAT(fault(image("[]")), HasSubstr("begins with byte 0x5b"));
-  EXPECT_THAT(fault(image("")), HasSubstr("header is empty"));
+  EXPECT_THAT(file_fault(image(" " + kTwo, std::string(20, 'x'))),
+              HasSubstr("begins with byte 0x20"));
+  EXPECT_THAT(file_fault(image("[]")), HasSubstr("begins with byte 0x5b"));
+  EXPECT_THAT(file_fault(image("")), HasSubstr("header is empty"));
 }
 
 TEST(Safetensors, FB172_RangesLieInsideTheFile) {
   EXPECT_THAT(
-      fault(image(kTwo, std::string(19, 'x'))),
+      file_fault(image(kTwo, std::string(19, 'x'))),
       AllOf(HasSubstr("tensor \"b\""), HasSubstr("ends at byte 20"), HasSubstr("19 bytes")));
   EXPECT_THAT(
-      fault(image(one("\"U8\"", "[1]", "[18446744073709551615,18446744073709551615]"), "x")),
+      file_fault(image(one("\"U8\"", "[1]", "[18446744073709551615,18446744073709551615]"), "x")),
       HasSubstr("ends at byte 18446744073709551615"));
-  EXPECT_THAT(fault(image(one("\"U8\"", "[1]", "[1,0]"), "x")),
+  EXPECT_THAT(file_fault(image(one("\"U8\"", "[1]", "[1,0]"), "x")),
               HasSubstr("begin at 1 and end at 0"));
 }
 
@@ -90,50 +91,60 @@ TEST(Safetensors, FB172_NoOverlapNoGapNoTrailingBytes) {
            R"("data_offsets":)" +
            std::string(second) + "}}";
   };
-  EXPECT_EQ(fault(image(pair("[4,8]"), "12345678")), "accepted");
+  EXPECT_EQ(file_fault(image(pair("[4,8]"), "12345678")), "accepted");
   EXPECT_THAT(
-      fault(image(pair("[3,7]"), "1234567")),
+      file_fault(image(pair("[3,7]"), "1234567")),
       AllOf(HasSubstr("tensor \"b\""), HasSubstr("begins at byte 3"), HasSubstr("overlap")));
-  EXPECT_THAT(fault(image(pair("[0,4]"), "1234")), HasSubstr("overlap"));
-  EXPECT_THAT(fault(image(pair("[5,9]"), "123456789")),
+  EXPECT_THAT(file_fault(image(pair("[0,4]"), "1234")), HasSubstr("overlap"));
+  EXPECT_THAT(file_fault(image(pair("[5,9]"), "123456789")),
               AllOf(HasSubstr("begins at byte 5"), HasSubstr("ends at byte 4")));
-  EXPECT_THAT(fault(image(pair("[4,8]"), "123456789")),
+  EXPECT_THAT(file_fault(image(pair("[4,8]"), "123456789")),
               AllOf(HasSubstr("ends at byte 8"), HasSubstr("9 bytes"), HasSubstr("trailing")));
-  EXPECT_THAT(fault(image(one("\"U8\"", "[1]", "[1,2]"), "12")), HasSubstr("begins at byte 1"));
+  EXPECT_THAT(file_fault(image(one("\"U8\"", "[1]", "[1,2]"), "12")),
+              HasSubstr("begins at byte 1"));
 }
 
 TEST(Safetensors, FB172_SizeIsShapeTimesType) {
-  EXPECT_THAT(fault(image(one("\"F32\"", "[2]", "[0,4]"), "1234")),
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[2]", "[0,4]"), "1234")),
               AllOf(HasSubstr("span 4 bytes"), HasSubstr("[2] of F32 needs 8")));
-  EXPECT_THAT(fault(image(one("\"F64\"", "[4611686018427387904]", "[0,0]"))),
+  EXPECT_THAT(file_fault(image(one("\"F64\"", "[4611686018427387904]", "[0,0]"))),
               HasSubstr("more than fit 64 bits"));
-  EXPECT_NE(fault(image(one("\"U8\"", "[4294967296,4294967296,4294967296]", "[0,0]"))), "accepted");
+  EXPECT_NE(file_fault(image(one("\"U8\"", "[4294967296,4294967296,4294967296]", "[0,0]"))),
+            "accepted");
 }
 
 TEST(Safetensors, FB172_NamesAppearOnce) {
   const std::string entry = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
-  EXPECT_THAT(fault(image("{\"t\":" + entry + ",\"t\":" + entry + "}", "x")),
+  EXPECT_THAT(file_fault(image("{\"t\":" + entry + ",\"t\":" + entry + "}", "x")),
               HasSubstr("key \"t\" appears twice"));
 }
 
 TEST(Safetensors, RefusesEntriesOfTheWrongForm) {
-  EXPECT_THAT(fault(image("{\"t\":1}")), HasSubstr("tensor \"t\": header entry is 1"));
-  EXPECT_THAT(fault(image(R"({"t":{"dtype":"F32","shape":[1]}})")), HasSubstr("no data_offsets"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "[1]", "[0,4]", ",\"x\":1"), "1234")),
+  EXPECT_THAT(file_fault(image("{\"t\":1}")), HasSubstr("tensor \"t\": header entry is 1"));
+  EXPECT_THAT(file_fault(image(R"({"t":{"dtype":"F32","shape":[1]}})")),
+              HasSubstr("no data_offsets"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[1]", "[0,4]", ",\"x\":1"), "1234")),
               HasSubstr("unknown header field \"x\""));
-  EXPECT_THAT(fault(image(one("\"F31\"", "[1]", "[0,4]"), "1234")), HasSubstr("dtype is \"F31\""));
-  EXPECT_THAT(fault(image(one("7", "[1]", "[0,4]"), "1234")), HasSubstr("dtype is 7"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "[-1]", "[0,4]"), "1234")), HasSubstr("no size: -1"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "[1.0]", "[0,4]"), "1234")), HasSubstr("no size: 1.0"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "1", "[0,4]"), "1234")), HasSubstr("shape is not a list"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "[1]", "[0]"), "1234")), HasSubstr("data_offsets is [0]"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "[1]", "[0,4.5]"), "1234")), HasSubstr("two offsets"));
-  EXPECT_THAT(fault(image(one("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), "1234")),
+  EXPECT_THAT(file_fault(image(one("\"F31\"", "[1]", "[0,4]"), "1234")),
+              HasSubstr("dtype is \"F31\""));
+  EXPECT_THAT(file_fault(image(one("7", "[1]", "[0,4]"), "1234")), HasSubstr("dtype is 7"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[-1]", "[0,4]"), "1234")), HasSubstr("no size: -1"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[1.0]", "[0,4]"), "1234")),
+              HasSubstr("no size: 1.0"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "1", "[0,4]"), "1234")),
+              HasSubstr("shape is not a list"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[1]", "[0]"), "1234")),
+              HasSubstr("data_offsets is [0]"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[1]", "[0,4.5]"), "1234")),
+              HasSubstr("two offsets"));
+  EXPECT_THAT(file_fault(image(one("\"F32\"", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), "1234")),
               HasSubstr("tensor \"t\""));
-  EXPECT_THAT(fault(image(R"({"__metadata__":{"a":1}})")), HasSubstr("__metadata__.a is 1"));
-  EXPECT_THAT(fault(image(R"({"__metadata__":[]})")), HasSubstr("__metadata__ is not an object"));
-  EXPECT_THAT(fault(image("{" + std::string(1'000'000, '['))), HasSubstr("not valid JSON"));
-  EXPECT_THAT(fault(image("{\"a\":" + std::string(1'000'000, '['))), HasSubstr("nested deeper"));
+  EXPECT_THAT(file_fault(image(R"({"__metadata__":{"a":1}})")), HasSubstr("__metadata__.a is 1"));
+  EXPECT_THAT(file_fault(image(R"({"__metadata__":[]})")),
+              HasSubstr("__metadata__ is not an object"));
+  EXPECT_THAT(file_fault(image("{" + std::string(1'000'000, '['))), HasSubstr("not valid JSON"));
+  EXPECT_THAT(file_fault(image("{\"a\":" + std::string(1'000'000, '['))),
+              HasSubstr("nested deeper"));
 }
 
 std::string tensor_file(std::string_view name) {

@@ -11,22 +11,23 @@ namespace rlgen::models {
 namespace {
 
 using nlohmann::json;
+using test::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::TempFolder;
 
 constexpr const char* kTokenizer =
     R"({"version":"1.0","added_tokens":[{"id":5,"content":"<a>","special":true},)"
     R"({"content":"<b>","id":7}],"model":{"vocab":{"x":1,"<c>":9},"merges":[["x","x"]]}})";
 
-std::vector<int32_t> accept(const TempFolder& folder, const json& config, int32_t rows = 200000) {
+std::vector<int32_t> accepted_ids(const TempFolder& folder, const json& config,
+                                  int32_t rows = 200000) {
   const auto ids = read_stop_ids(folder.path(), config, rows);
   EXPECT_TRUE(ids.ok()) << ids.status();
   return ids.ok() ? *ids : std::vector<int32_t>{-1};
 }
 
-std::string fault(const TempFolder& folder, const json& config, int32_t rows = 200000) {
+std::string ids_fault(const TempFolder& folder, const json& config, int32_t rows = 200000) {
   const auto ids = read_stop_ids(folder.path(), config, rows);
   return ids.ok() ? "accepted" : message_of(ids.status());
 }
@@ -34,7 +35,7 @@ std::string fault(const TempFolder& folder, const json& config, int32_t rows = 2
 TEST(StopIds, FB168_GenerationConfigAddsToConfig) {
   TempFolder folder;
   folder.write("generation_config.json", R"({"eos_token_id":[151645,151643]})");
-  EXPECT_THAT(accept(folder, {{"eos_token_id", 151645}}), ElementsAre(151643, 151645));
+  EXPECT_THAT(accepted_ids(folder, {{"eos_token_id", 151645}}), ElementsAre(151643, 151645));
 }
 
 TEST(StopIds, FB169_UnionOfAllThreeFiles) {
@@ -42,46 +43,46 @@ TEST(StopIds, FB169_UnionOfAllThreeFiles) {
   folder.write("generation_config.json", R"({"eos_token_id":6})");
   folder.write("tokenizer_config.json", R"({"eos_token":"<b>"})");
   folder.write("tokenizer.json", kTokenizer);
-  EXPECT_THAT(accept(folder, {{"eos_token_id", {5}}}), ElementsAre(5, 6, 7));
-  EXPECT_THAT(accept(folder, {{"eos_token_id", 7}}), ElementsAre(6, 7));
+  EXPECT_THAT(accepted_ids(folder, {{"eos_token_id", {5}}}), ElementsAre(5, 6, 7));
+  EXPECT_THAT(accepted_ids(folder, {{"eos_token_id", 7}}), ElementsAre(6, 7));
 }
 
 TEST(StopIds, NothingIsMadeUp) {
   TempFolder folder;
-  EXPECT_THAT(accept(folder, json::object()), IsEmpty());
+  EXPECT_THAT(accepted_ids(folder, json::object()), IsEmpty());
   folder.write("generation_config.json", R"({"eos_token_id":null})");
   folder.write("tokenizer_config.json", R"({"eos_token":null})");
-  EXPECT_THAT(accept(folder, {{"eos_token_id", nullptr}}), IsEmpty());
+  EXPECT_THAT(accepted_ids(folder, {{"eos_token_id", nullptr}}), IsEmpty());
 }
 
 TEST(StopIds, EndTokenAsObjectOrWithItsIdInTheConfig) {
   TempFolder folder;
   folder.write("tokenizer.json", kTokenizer);
   folder.write("tokenizer_config.json", R"({"eos_token":{"content":"<c>","lstrip":false}})");
-  EXPECT_THAT(accept(folder, json::object()), ElementsAre(9));
+  EXPECT_THAT(accepted_ids(folder, json::object()), ElementsAre(9));
   folder.write("tokenizer_config.json",
                R"({"eos_token":"<z>","added_tokens_decoder":{"4":{"content":"<z>"}}})");
-  EXPECT_THAT(accept(folder, json::object()), ElementsAre(4));
+  EXPECT_THAT(accepted_ids(folder, json::object()), ElementsAre(4));
 }
 
 TEST(StopIds, AnEndTokenWithoutIdIsAnError) {
   TempFolder folder;
   folder.write("tokenizer_config.json", R"({"eos_token":"<z>"})");
-  EXPECT_THAT(fault(folder, json::object()), HasSubstr("eos_token \"<z>\" has no id"));
+  EXPECT_THAT(ids_fault(folder, json::object()), HasSubstr("eos_token \"<z>\" has no id"));
   folder.write("tokenizer.json", kTokenizer);
-  EXPECT_THAT(fault(folder, json::object()), HasSubstr("does not list it"));
+  EXPECT_THAT(ids_fault(folder, json::object()), HasSubstr("does not list it"));
   folder.write("tokenizer.json", "{\"added_tokens\":");
-  EXPECT_THAT(fault(folder, json::object()), HasSubstr("tokenizer.json: not valid JSON"));
+  EXPECT_THAT(ids_fault(folder, json::object()), HasSubstr("tokenizer.json: not valid JSON"));
 }
 
 TEST(StopIds, IdsMustBeInTheVocabulary) {
   TempFolder folder;
-  EXPECT_THAT(fault(folder, {{"eos_token_id", 10}}, 10),
+  EXPECT_THAT(ids_fault(folder, {{"eos_token_id", 10}}, 10),
               HasSubstr("config.json: eos_token_id is 10, expected a token id from 0 to 9"));
-  EXPECT_THAT(fault(folder, {{"eos_token_id", {1, -1}}}, 10), HasSubstr("eos_token_id is -1"));
-  EXPECT_THAT(fault(folder, {{"eos_token_id", "2"}}, 10), HasSubstr("eos_token_id is \"2\""));
+  EXPECT_THAT(ids_fault(folder, {{"eos_token_id", {1, -1}}}, 10), HasSubstr("eos_token_id is -1"));
+  EXPECT_THAT(ids_fault(folder, {{"eos_token_id", "2"}}, 10), HasSubstr("eos_token_id is \"2\""));
   folder.write("generation_config.json", "[]");
-  EXPECT_THAT(fault(folder, json::object(), 10), HasSubstr("not an object"));
+  EXPECT_THAT(ids_fault(folder, json::object(), 10), HasSubstr("not an object"));
 }
 
 TEST(FindTokenId, AddedTokensComeBeforeTheVocabulary) {

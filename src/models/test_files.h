@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 // Files for the tests of this folder.
-namespace rlgen::models::testing {
+namespace rlgen::models::test {
 
 // A folder of its own, removed at the end.
 class TempFolder {
@@ -48,4 +48,4 @@ inline std::string folder_of_fixture(const std::string& name) {
   return "tests/fixtures/checkpoints/" + name;
 }
 
-}  // namespace rlgen::models::testing
+}  // namespace rlgen::models::test

@@ -39,7 +39,7 @@ ManifestEntry& at(std::vector<ManifestEntry>& manifest, std::string_view name) {
   return *std::ranges::find(manifest, name, &ManifestEntry::name);
 }
 
-std::string fault(const std::vector<ManifestEntry>& manifest, NameTable table) {
+std::string layout_fault(const std::vector<ManifestEntry>& manifest, NameTable table) {
   const Status status = resolve_layout(manifest, &table);
   return status.ok() ? "accepted" : message_of(status);
 }
@@ -106,7 +106,7 @@ TEST(ResolveLayout, NamesEveryFaultWithBothValues) {
   at(manifest, "model.norm.weight").shape = Shape{7};
   at(manifest, "lm_head.weight").name = "lm_haed.weight";
   manifest.push_back({"model.embed_tokens.weight", DType::kBFloat16, {20, 6}, {}});
-  EXPECT_THAT(fault(manifest, table),
+  EXPECT_THAT(layout_fault(manifest, table),
               AllOf(HasSubstr("\"model.norm.weight\" has shape [7], expected [6]"),
                     HasSubstr("\"lm_haed.weight\" [20, 6] is surplus"),
                     HasSubstr("\"lm_head.weight\" [20, 6] is missing"),
@@ -115,36 +115,36 @@ TEST(ResolveLayout, NamesEveryFaultWithBothValues) {
 
 TEST(ResolveLayout, ShortensAMessageAboutEverything) {
   const NameTable table = dense_names(small_spec());
-  EXPECT_THAT(fault({}, table), AllOf(HasSubstr("is missing"), Not(HasSubstr("more"))));
+  EXPECT_THAT(layout_fault({}, table), AllOf(HasSubstr("is missing"), Not(HasSubstr("more"))));
   DecoderSpec large = small_spec();
   large.layers = 9;
-  EXPECT_THAT(fault({}, dense_names(large)), HasSubstr("; and 60 more"));
+  EXPECT_THAT(layout_fault({}, dense_names(large)), HasSubstr("; and 60 more"));
 }
 
 TEST(ResolveLayout, FB164_SurplusBiasesAreAnError) {
   const NameTable table = dense_names(small_spec());
   std::vector<ManifestEntry> manifest = manifest_of(table, DType::kBFloat16);
   manifest.push_back({"model.layers.0.mlp.gate_proj.bias", DType::kBFloat16, {10}, {}});
-  EXPECT_THAT(fault(manifest, table), HasSubstr("gate_proj.bias\" [10] is surplus"));
+  EXPECT_THAT(layout_fault(manifest, table), HasSubstr("gate_proj.bias\" [10] is surplus"));
 }
 
 TEST(ResolveLayout, PassesOverRotaryBuffers) {
   const NameTable table = dense_names(small_spec());
   std::vector<ManifestEntry> manifest = manifest_of(table, DType::kBFloat16);
   manifest.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::kFloat32, {2}, {}});
-  EXPECT_EQ(fault(manifest, table), "accepted");
+  EXPECT_EQ(layout_fault(manifest, table), "accepted");
 }
 
 TEST(ResolveLayout, TypesWithinAMatrixAgree) {
   const NameTable table = dense_names(small_spec());
   std::vector<ManifestEntry> manifest = manifest_of(table, DType::kBFloat16);
   at(manifest, "model.norm.weight").dtype = DType::kFloat32;
-  EXPECT_EQ(fault(manifest, table), "accepted");
+  EXPECT_EQ(layout_fault(manifest, table), "accepted");
   at(manifest, "model.layers.0.self_attn.k_proj.weight").dtype = DType::kFloat32;
-  EXPECT_THAT(fault(manifest, table), AllOf(HasSubstr("q_proj.weight\" has type BF16"),
-                                            HasSubstr("k_proj.weight\" has F32")));
+  EXPECT_THAT(layout_fault(manifest, table), AllOf(HasSubstr("q_proj.weight\" has type BF16"),
+                                                   HasSubstr("k_proj.weight\" has F32")));
   at(manifest, "model.layers.0.self_attn.k_proj.weight").dtype = DType::kInt8;
-  EXPECT_THAT(fault(manifest, table), HasSubstr("has type I8; weights may be"));
+  EXPECT_THAT(layout_fault(manifest, table), HasSubstr("has type I8; weights may be"));
 }
 
 // Small numbers that every weight type holds exactly.

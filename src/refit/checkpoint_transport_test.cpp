@@ -106,11 +106,11 @@ TEST(SendCheckpoint, DeliversEveryByte) {
 }
 
 TEST(SendCheckpoint, CutsLargeTensorsAtRowGroups) {
-  models::testing::TempFolder file;
+  models::test::TempFolder file;
   std::string data(100 * 24000 * 4 + 4, '\0');
   for (size_t i = 0; i < data.size(); ++i) data[i] = char(i * 2654435761u >> 24);
   file.write("model.safetensors",
-             models::testing::image(
+             models::test::image(
                  R"({"big":{"dtype":"F32","shape":[100,24000],"data_offsets":[0,9600000]},)"
                  R"("none":{"dtype":"F32","shape":[0],"data_offsets":[9600000,9600000]},)"
                  R"("one":{"dtype":"F32","shape":[],"data_offsets":[9600000,9600004]}})",

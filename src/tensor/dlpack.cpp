@@ -11,13 +11,13 @@
 namespace rlgen {
 namespace {
 
-struct Row {
+struct DlpackRow {
   DType dtype;
   std::uint8_t code;
   std::uint8_t bits;
 };
 
-constexpr std::array<Row, 12> kRows = {{
+constexpr std::array<DlpackRow, 12> kDlpackRows = {{
     {DType::kUInt8, kDLUInt, 8},
     {DType::kUInt16, kDLUInt, 16},
     {DType::kUInt32, kDLUInt, 32},
@@ -33,7 +33,7 @@ constexpr std::array<Row, 12> kRows = {{
 }};
 
 StatusOr<DType> dtype_of(const DLDataType& type) {
-  for (const Row& row : kRows) {
+  for (const DlpackRow& row : kDlpackRows) {
     if (row.code == type.code && row.bits == type.bits && type.lanes == 1) return row.dtype;
   }
   return absl::UnimplementedError(
@@ -77,9 +77,9 @@ StatusOr<MutableTensorView> view_of_dlpack(const DLTensor& tensor) {
 }
 
 StatusOr<DlpackHandle> to_dlpack(const TensorView& view, std::shared_ptr<const void> owner) {
-  const auto row = std::find_if(kRows.begin(), kRows.end(),
-                                [&](const Row& each) { return each.dtype == view.dtype; });
-  if (row == kRows.end()) {
+  const auto row = std::find_if(kDlpackRows.begin(), kDlpackRows.end(),
+                                [&](const DlpackRow& each) { return each.dtype == view.dtype; });
+  if (row == kDlpackRows.end()) {
     return absl::UnimplementedError(
         fmt::format("{} has no DLPack type in this build", torch_name(view.dtype)));
   }

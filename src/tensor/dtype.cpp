@@ -5,14 +5,14 @@
 namespace rlgen {
 namespace {
 
-struct Row {
+struct TypeRow {
   DType dtype;
   int size;
   std::string_view safetensors;
   std::string_view torch;
 };
 
-constexpr std::array<Row, 15> kRows = {{
+constexpr std::array<TypeRow, 15> kTypeRows = {{
     {DType::kBool, 1, "BOOL", "bool"},
     {DType::kUInt8, 1, "U8", "uint8"},
     {DType::kInt8, 1, "I8", "int8"},
@@ -31,14 +31,14 @@ constexpr std::array<Row, 15> kRows = {{
 }};
 
 constexpr bool rows_follow_the_enum() {
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (static_cast<std::size_t>(kRows[i].dtype) != i) return false;
+  for (std::size_t i = 0; i < kTypeRows.size(); ++i) {
+    if (static_cast<std::size_t>(kTypeRows[i].dtype) != i) return false;
   }
   return true;
 }
 static_assert(rows_follow_the_enum());
 
-const Row& row_of(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; }
+const TypeRow& row_of(DType dtype) { return kTypeRows[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 
@@ -53,7 +53,7 @@ std::string_view safetensors_name(DType dtype) { return row_of(dtype).safetensor
 std::string_view torch_name(DType dtype) { return row_of(dtype).torch; }
 
 std::optional<DType> parse_safetensors_dtype(std::string_view name) {
-  for (const Row& row : kRows) {
+  for (const TypeRow& row : kTypeRows) {
     if (row.safetensors == name) return row.dtype;
   }
   return std::nullopt;
@@ -61,7 +61,7 @@ std::optional<DType> parse_safetensors_dtype(std::string_view name) {
 
 std::optional<DType> parse_torch_dtype(std::string_view name) {
   if (name.starts_with("torch.")) name.remove_prefix(6);
-  for (const Row& row : kRows) {
+  for (const TypeRow& row : kTypeRows) {
     if (row.torch == name) return row.dtype;
   }
   return std::nullopt;

@@ -27,39 +27,27 @@ std::string joined(const std::vector<std::string>& pieces) {
   return text;
 }
 
-Ids bytes_of(const std::string& text) {
-  Ids ids;
-  for (char byte : text) ids.push_back(static_cast<uint8_t>(byte));
-  return ids;
-}
-
-Ids fallback_bytes(const std::string& text) {
-  Ids ids;
-  for (char byte : text) ids.push_back(3 + static_cast<uint8_t>(byte));
-  return ids;
-}
-
 using Pieces = std::vector<std::string>;
 
 TEST(Detokenizer, FB064_ACharacterComesInOnePiece) {
-  EXPECT_EQ(stream(test::byte_level(), bytes_of("\xF0\x9F\x98\x80"), true),
+  EXPECT_EQ(stream(test::byte_level(), test::bytes_of("\xF0\x9F\x98\x80"), true),
             (Pieces{"", "", "", "\U0001F600", ""}));
 }
 
 TEST(Detokenizer, FB065_NothingIsSentTwice) {
   EXPECT_EQ(stream(test::byte_level(),
-                   bytes_of("A \xE4\xB8\x96"
-                            "ab"),
+                   test::bytes_of("A \xE4\xB8\x96"
+                                  "ab"),
                    true),
             (Pieces{"A", " ", "", "", "世", "a", "b", ""}));
 }
 
 TEST(Detokenizer, FB067_AnOpenCharacterOfThePromptIsCompletedWithoutThePrompt) {
-  const Ids prompt = bytes_of("a long prompt \xC4");
+  const Ids prompt = test::bytes_of("a long prompt \xC4");
   EXPECT_EQ(stream(test::byte_level(), {0x8F, 'x'}, true, prompt), (Pieces{"ď", "x", ""}));
-  EXPECT_EQ(
-      joined(stream(test::llama_like(), fallback_bytes("\x8F"), true, fallback_bytes("a\xC4"))),
-      "ď");
+  EXPECT_EQ(joined(stream(test::llama_like(), test::fallback_bytes("\x8F"), true,
+                          test::fallback_bytes("a\xC4"))),
+            "ď");
 }
 
 TEST(Detokenizer, FB068_ManyCharactersSplitOverTokensLoseNothing) {
@@ -69,8 +57,8 @@ TEST(Detokenizer, FB068_ManyCharactersSplitOverTokensLoseNothing) {
     text += {static_cast<char>(0xE0 | (code >> 12)), static_cast<char>(0x80 | ((code >> 6) & 0x3F)),
              static_cast<char>(0x80 | (code & 0x3F))};
   }
-  EXPECT_EQ(joined(stream(test::byte_level(), bytes_of(text), true)), text);
-  EXPECT_EQ(joined(stream(test::llama_like(), fallback_bytes(text), true)), text);
+  EXPECT_EQ(joined(stream(test::byte_level(), test::bytes_of(text), true)), text);
+  EXPECT_EQ(joined(stream(test::llama_like(), test::fallback_bytes(text), true)), text);
 }
 
 TEST(Detokenizer, FB199_AnOutputCutInsideACharacterEndsInOneReplacement) {
@@ -97,7 +85,7 @@ TEST(Detokenizer, TheLeadingSpaceBelongsToTheStartAlone) {
 TEST(Detokenizer, AByteRunIsDecidedWhereItEnds) {
   Detokenizer detokenizer(test::llama_like(), true);
   std::string text;
-  for (int32_t id : fallback_bytes("世")) detokenizer.push(id, text);
+  for (int32_t id : test::fallback_bytes("世")) detokenizer.push(id, text);
   EXPECT_EQ(text, "");
   EXPECT_EQ(detokenizer.undecided(), "世");
   detokenizer.push(3 + 0xFF, text);
@@ -120,7 +108,7 @@ void check_streaming(const Case& test_case) {
   const int32_t end = test_case.tokenizer->vocab_size() + 3;
   const Ids ids = *rc::gen::container<Ids>(
       rc::gen::oneOf(rc::gen::inRange(-1, end), rc::gen::inRange(test_case.first_plain, end),
-                     rc::gen::elementOf(fallback_bytes("世\xF0\x9F\x98\x80"))));
+                     rc::gen::elementOf(test::fallback_bytes("世\xF0\x9F\x98\x80"))));
   for (bool skip : {false, true}) {
     const auto pieces = stream(test_case.tokenizer, ids, skip);
     for (const std::string& piece : pieces) RC_ASSERT(!first_invalid_utf8(piece).has_value());

@@ -18,19 +18,6 @@ std::shared_ptr<const StopStrings> stops(std::vector<std::string> strings,
   return *StopStrings::make(std::move(strings), tokenizer);
 }
 
-// The ids of `text` in the byte-level tokenizer, byte by byte.
-Ids bytes_of(const std::string& text) {
-  Ids ids;
-  for (char byte : text) ids.push_back(static_cast<uint8_t>(byte));
-  return ids;
-}
-
-Ids fallback_bytes(const std::string& text) {
-  Ids ids;
-  for (char byte : text) ids.push_back(3 + static_cast<uint8_t>(byte));
-  return ids;
-}
-
 // Where the scan of `ids` stops: token index, which string, where it begins in the visible text.
 struct Stop {
   std::size_t token;
@@ -84,32 +71,32 @@ TEST(StopScanner, PlainStringsAreSearchedInTheVisibleText) {
 }
 
 TEST(StopScanner, FB032_WhatIsCompleteBeforeMinTokensNeverCounts) {
-  EXPECT_EQ(scan(test::byte_level(), {"\n"}, bytes_of("a\nbcd\n"), true, 3), (Stop{5, 0, 5}));
-  EXPECT_EQ(scan(test::byte_level(), {"ab"}, bytes_of("ab"), true, 1), (Stop{1, 0, 0}));
-  const Ids run = fallback_bytes("世");
+  EXPECT_EQ(scan(test::byte_level(), {"\n"}, test::bytes_of("a\nbcd\n"), true, 3), (Stop{5, 0, 5}));
+  EXPECT_EQ(scan(test::byte_level(), {"ab"}, test::bytes_of("ab"), true, 1), (Stop{1, 0, 0}));
+  const Ids run = test::fallback_bytes("世");
   Ids ids = run;
   ids.push_back(260);
   EXPECT_EQ(scan(test::llama_like(), {"世"}, ids, true, 3), std::nullopt);
 }
 
 TEST(StopScanner, AByteRunStopsAtTheByteThatCompletesIt) {
-  EXPECT_EQ(scan(test::llama_like(), {"世"}, fallback_bytes("a世")), (Stop{3, 0, 1}));
+  EXPECT_EQ(scan(test::llama_like(), {"世"}, test::fallback_bytes("a世")), (Stop{3, 0, 1}));
 }
 
 TEST(StopScanner, TheStringThatIsCompleteFirstCounts) {
-  EXPECT_EQ(scan(test::byte_level(), {"abcd", "bc"}, bytes_of("abcd")), (Stop{2, 1, 1}));
+  EXPECT_EQ(scan(test::byte_level(), {"abcd", "bc"}, test::bytes_of("abcd")), (Stop{2, 1, 1}));
   EXPECT_EQ(scan(test::byte_level(), {"o", "lo", "llo"}, {256, 260}), (Stop{1, 2, 2}));
 }
 
 TEST(StopScanner, ABorderOfTheStringItselfIsNotLost) {
-  EXPECT_EQ(scan(test::byte_level(), {"aab"}, bytes_of("aaab")), (Stop{3, 0, 1}));
-  EXPECT_EQ(scan(test::byte_level(), {"abab"}, bytes_of("ababab"), true, 4), (Stop{5, 0, 2}));
+  EXPECT_EQ(scan(test::byte_level(), {"aab"}, test::bytes_of("aaab")), (Stop{3, 0, 1}));
+  EXPECT_EQ(scan(test::byte_level(), {"abab"}, test::bytes_of("ababab"), true, 4), (Stop{5, 0, 2}));
 }
 
 TEST(StopScanner, AStopStringDoesNotBeginInThePrompt) {
   const auto tokenizer = test::byte_level();
   StopScanner scanner(tokenizer, stops({"ab"}, *tokenizer), true);
-  scanner.follow(bytes_of("xa"));
+  scanner.follow(test::bytes_of("xa"));
   std::string visible;
   EXPECT_EQ(scanner.push('b', true, visible), std::nullopt);
 }
@@ -141,7 +128,7 @@ RC_GTEST_PROP(StopScannerProperty, EqualsThePlainSearch, ()) {
     const std::size_t at = text.find(stop);
     if (at != std::string::npos) first_end = std::min(first_end, at + stop.size());
   }
-  for (const Ids& ids : {bytes_of(text), *tokenizer->encode(text, false)}) {
+  for (const Ids& ids : {test::bytes_of(text), *tokenizer->encode(text, false)}) {
     const auto found = scan(tokenizer, strings, ids);
     RC_ASSERT(found.has_value() == (first_end != std::string::npos));
     if (!found) continue;

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::filesystem::path goldens_folder() {
+std::filesystem::path template_goldens() {
   const char* other = std::getenv("RLGEN_TEXT_GOLDENS");
   return other != nullptr ? other : "tests/fixtures/text";
 }
@@ -23,7 +23,7 @@ std::filesystem::path goldens_folder() {
 class TemplateParity : public testing::Test {
  protected:
   void SetUp() override {
-    const auto text = read_file((goldens_folder() / "templates_goldens.json").string());
+    const auto text = read_file((template_goldens() / "templates_goldens.json").string());
     ASSERT_TRUE(text.ok()) << text.status();
     goldens_ = Json::parse(*text);
     for (const Json& conversation : goldens_["conversations"]) {
@@ -77,7 +77,7 @@ TEST_F(TemplateParity, FB189_FB191_TemplatesEqualJinja2) {
   for (const Json& golden : goldens_["renders"]) {
     const std::string name = golden["template"];
     if (!sources.contains(name)) {
-      const auto text = read_file((goldens_folder() / "templates" / (name + ".jinja")).string());
+      const auto text = read_file((template_goldens() / "templates" / (name + ".jinja")).string());
       ASSERT_TRUE(text.ok()) << text.status();
       sources[name] = *text;
     }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "text/tokenizer.h"
 
@@ -13,10 +14,14 @@ namespace rlgen::text::test {
 // special), 303 "é" (added); 262-299 are a gap.
 std::string byte_level_json();
 std::shared_ptr<const Tokenizer> byte_level();
+// One id a byte.
+std::vector<int32_t> bytes_of(const std::string& text);
 
 // Like Llama 2: "▁" for the space, byte fallback, one leading space stripped. 0 <unk>, 1 <s>, 2
 // </s> (special), 3-258 bytes <0x00>..<0xFF>, 259 "▁", then "a", "b", "c", "▁a", "▁▁", "ab", "世".
 std::shared_ptr<const Tokenizer> llama_like();
+// One id a byte.
+std::vector<int32_t> fallback_bytes(const std::string& text);
 
 // The Metaspace decoder (T5, XLNet): same pieces as llama_like, no bytes.
 std::shared_ptr<const Tokenizer> metaspace();

@@ -65,6 +65,18 @@ std::shared_ptr<const Tokenizer> make(const std::string& json, const std::string
 
 }  // namespace
 
+std::vector<int32_t> bytes_of(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (char byte : text) ids.push_back(static_cast<uint8_t>(byte));
+  return ids;
+}
+
+std::vector<int32_t> fallback_bytes(const std::string& text) {
+  std::vector<int32_t> ids = bytes_of(text);
+  for (int32_t& id : ids) id += 3;
+  return ids;
+}
+
 std::string byte_level_json() {
   Json vocab;
   for (int byte = 0; byte < 256; ++byte) vocab[stand_in(byte)] = byte;

@@ -12,13 +12,13 @@
 namespace rlgen::text {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 using Ids = std::vector<int32_t>;
 
 const std::filesystem::path kFixtures = "tests/fixtures/text/tokenizers";
 const std::filesystem::path kSmolLm2 = "models/SmolLM2-135M-Instruct";
 
-std::filesystem::path goldens_folder() {
+std::filesystem::path tokenizer_goldens() {
   const char* other = std::getenv("RLGEN_TOKENIZER_GOLDENS");
   return other != nullptr ? other : kFixtures;
 }
@@ -34,7 +34,7 @@ class TokenizerParity : public testing::TestWithParam<std::string> {
     const auto loaded = Tokenizer::load(folder.string());
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     tokenizer_ = *loaded;
-    const auto text = read_file((goldens_folder() / GetParam() / "goldens.json").string());
+    const auto text = read_file((tokenizer_goldens() / GetParam() / "goldens.json").string());
     ASSERT_TRUE(text.ok()) << text.status();
     cases_ = Json::parse(*text)["cases"];
     ASSERT_GT(cases_.size(), 100u);

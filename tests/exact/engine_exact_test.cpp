@@ -11,7 +11,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 constexpr int32_t kVocab = 160;
 constexpr LogprobsMode kModes[] = {LogprobsMode::kProcessed, LogprobsMode::kRaw,

@@ -11,7 +11,7 @@
 namespace rlgen::parity {
 namespace {
 
-constexpr int64_t kTokens = 20;
+constexpr int64_t kFewTokens = 20;
 
 RunOptions fastest() { return {.isa = kernels::available_isas().back()}; }
 
@@ -47,7 +47,7 @@ LoadedModel reconfigured(const std::string& name, const nlohmann::json& changes)
 TEST(ForwardRules, FB163_FB164_EveryTensorMatters) {
   for (const std::string& name : tiny_checkpoints()) {
     const LoadedModel model = load(name);
-    const std::vector<int32_t> tokens = some_tokens(model, kTokens, 3);
+    const std::vector<int32_t> tokens = some_tokens(model, kFewTokens, 3);
     const std::vector<float> expected = logits_of(model, tokens);
     for (const models::WeightEntry& entry : model.decoder.table->entries) {
       if (entry.optional) continue;

@@ -15,7 +15,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 constexpr double kShare = 0.03;  // of the blocks that those in flight may need
 constexpr int32_t kChecked = 500;

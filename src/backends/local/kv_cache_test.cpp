@@ -10,11 +10,10 @@
 namespace rlgen::backends {
 namespace {
 
-constexpr const char* kModel = "tests/fixtures/checkpoints/llama";
 constexpr int64_t kFloatBytes = 2 * 2 * 2 * 16 * 4;  // of a token: layers, heads, K and V, size
 
 // Waits for the end of one sequence.
-class Sink final : public EventSink {
+class LogprobSink final : public EventSink {
  public:
   void on_events(EventBatch events) override {
     for (SequenceEvent& event : events) {
@@ -29,17 +28,17 @@ class Sink final : public EventSink {
   std::promise<std::vector<float>> done_;
 };
 
-ShardSpec spec_of(const std::string& kv_dtype) {
+ShardSpec spec_with_kv(const std::string& kv_dtype) {
   ShardSpec spec;
-  spec.model = kModel;
+  spec.model = "tests/fixtures/checkpoints/llama";
   spec.num_threads = 1;
   spec.kv_cache_dtype = kv_dtype;
   return spec;
 }
 
 std::vector<float> logprobs_with(const std::string& kv_dtype) {
-  Sink sink;
-  const auto shard = *LocalLauncher().start(spec_of(kv_dtype), sink);
+  LogprobSink sink;
+  const auto shard = *LocalLauncher().start(spec_with_kv(kv_dtype), sink);
   SequenceRequest request;
   request.id = 1;
   for (int32_t i = 0; i < 50; ++i) request.prompt_token_ids.push_back(3 + i * 7 % 150);
@@ -51,7 +50,7 @@ std::vector<float> logprobs_with(const std::string& kv_dtype) {
 }
 
 ShardInfo info_of(const ShardSpec& spec) {
-  Sink sink;
+  LogprobSink sink;
   return *(*LocalLauncher().start(spec, sink))->info();
 }
 
@@ -65,7 +64,7 @@ TEST(KvCache, EachTypeIsWhatItSays) {
                {"bfloat16", "bfloat16", kFloatBytes / 2},
                {"float16", "float16", kFloatBytes / 2}};
   for (const auto& type : types) {
-    const ShardInfo info = info_of(spec_of(type.option));
+    const ShardInfo info = info_of(spec_with_kv(type.option));
     EXPECT_EQ(info.numerics.kv_dtype, type.name);
     EXPECT_EQ(info.kv_bytes_per_token, type.bytes) << type.option;
   }
@@ -82,7 +81,7 @@ TEST(KvCache, EachTypeIsWhatItSays) {
 }
 
 TEST(KvCache, MemoryIsTakenAsGivenInWholeBlocks) {
-  ShardSpec spec = spec_of("auto");
+  ShardSpec spec = spec_with_kv("auto");
   const int64_t block = kFloatBytes * spec.block_size;
   spec.kv_cache_memory_bytes = 11 * block + 5;
   EXPECT_EQ(info_of(spec).kv_capacity_tokens, 11 * spec.block_size);
@@ -92,7 +91,7 @@ TEST(KvCache, MemoryIsTakenAsGivenInWholeBlocks) {
 
 // Without a number: what max_num_seqs sequences may need, and at most half of what is free.
 TEST(KvCache, MemoryIsChosenFromNeedAndFreeMemory) {
-  ShardSpec spec = spec_of("auto");
+  ShardSpec spec = spec_with_kv("auto");
   spec.max_num_seqs = 3;
   EXPECT_EQ(info_of(spec).kv_capacity_tokens, 3 * 128);
   spec.max_num_seqs = 1 << 20;

@@ -112,7 +112,7 @@ class RolloutLinesTest : public ::testing::Test {
     EXPECT_NE(message_of(status).find(part), std::string::npos) << status;
   }
 
-  models::testing::TempFolder folder_;
+  models::test::TempFolder folder_;
 };
 
 TEST_F(RolloutLinesTest, ReadsLinesAndFailures) {

@@ -65,7 +65,7 @@ TEST(TraceRecorder, WantedRowsAloneHaveLogits) {
 }
 
 TEST(TraceFile, IsReadBack) {
-  const models::testing::TempFolder folder;
+  const models::test::TempFolder folder;
   const std::string path = folder.path() + "/a.safetensors";
   Trace trace = recorded();
   const Status gap = write_trace(path, trace, "a test");
@@ -90,7 +90,7 @@ TEST(TraceFile, IsReadBack) {
 }
 
 TEST(TraceFile, TheLastPositionsMayBeMissing) {
-  const models::testing::TempFolder folder;
+  const models::test::TempFolder folder;
   const std::string path = folder.path() + "/a.safetensors";
   Trace trace = {{.token_ids = {1, 2}, .points = {}}};
   PointRows rows(2, 1);
@@ -111,11 +111,11 @@ std::string tensor(const std::string& name, const std::string& dtype, const std:
 }
 
 TEST(TraceFile, OtherFilesAreRefusedWithTheTensor) {
-  const models::testing::TempFolder folder;
+  const models::test::TempFolder folder;
   const std::string ids = tensor("0.token_ids", "I32", "[1]", 0, 4);
   const std::string data(12, '\0');
   const auto refused = [&](const std::string& header, size_t bytes) {
-    folder.write("a", models::testing::image("{" + header + "}", data.substr(0, bytes)));
+    folder.write("a", models::test::image("{" + header + "}", data.substr(0, bytes)));
     const Status status = read_trace(folder.path() + "/a").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << header;
     return message_of(status);

@@ -16,14 +16,14 @@ kernels::KvLayout small_layout() {
   return layout;
 }
 
-BlockAllocator make_allocator(int blocks) {
+BlockAllocator small_allocator(int blocks) {
   const kernels::KvLayout layout = small_layout();
   auto region = *Region::create(int64_t(layout.block_stride()) * blocks);
   return *BlockAllocator::create(region, layout);
 }
 
 TEST(KvBlock, LastShareFreesTheBlock) {
-  BlockAllocator allocator = make_allocator(2);
+  BlockAllocator allocator = small_allocator(2);
   KvBlock first = allocator.allocate();
   EXPECT_EQ(allocator.free(), 1);
   {
@@ -39,7 +39,7 @@ TEST(KvBlock, LastShareFreesTheBlock) {
 }
 
 TEST(KvBlock, MoveHandsOverAndLeavesNothing) {
-  BlockAllocator allocator = make_allocator(1);
+  BlockAllocator allocator = small_allocator(1);
   KvBlock first = allocator.allocate();
   KvBlock second = std::move(first);
   EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move)
@@ -52,7 +52,7 @@ TEST(KvBlock, MoveHandsOverAndLeavesNothing) {
 }
 
 TEST(KvBlock, ExhaustedAllocatorGivesEmptyHandles) {
-  BlockAllocator allocator = make_allocator(3);
+  BlockAllocator allocator = small_allocator(3);
   std::vector<KvBlock> blocks;
   for (int i = 0; i < 3; ++i) blocks.push_back(allocator.allocate());
   EXPECT_FALSE(allocator.allocate());
@@ -65,14 +65,14 @@ TEST(KvBlock, ExhaustedAllocatorGivesEmptyHandles) {
 TEST(KvBlock, HandleMayOutliveTheAllocatorObject) {
   KvBlock block;
   {
-    BlockAllocator allocator = make_allocator(1);
+    BlockAllocator allocator = small_allocator(1);
     block = allocator.allocate();
   }
   EXPECT_EQ(block.shares(), 1);
 }
 
 TEST(BlockAllocator, CountsBlocksForPositions) {
-  const BlockAllocator allocator = make_allocator(1);
+  const BlockAllocator allocator = small_allocator(1);
   EXPECT_EQ(allocator.blocks_for(0), 0);
   EXPECT_EQ(allocator.blocks_for(1), 1);
   EXPECT_EQ(allocator.blocks_for(16), 1);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engine/kv/prefix_cache.h"
+#include "engine/kv/test_blocks.h"
 
 namespace rlgen::engine {
 namespace {
@@ -20,18 +21,8 @@ struct Holder {
 
 // A cache with its holders, and what a cache of that kind should know: how often each path is held
 // and in which order the others were given back.
-struct World {
-  explicit World(int blocks) : allocator(make_allocator(blocks)), cache(&allocator) {}
-
-  static BlockAllocator make_allocator(int blocks) {
-    kernels::KvLayout layout;
-    layout.layers = 1;
-    layout.kv_heads = 1;
-    layout.head_dim = 1;
-    layout.value_dim = 1;
-    return *BlockAllocator::create(*Region::create(int64_t(layout.block_stride()) * blocks),
-                                   layout);
-  }
+struct CacheWorld {
+  explicit CacheWorld(int blocks) : allocator(test::make_allocator(blocks)), cache(&allocator) {}
 
   PrefixCache::Hit find(const Path& path) const {
     PrefixCache::Hit hit;
@@ -50,7 +41,7 @@ struct World {
   std::vector<Path> idle;
 };
 
-void evict(World& world) {
+void evict(CacheWorld& world) {
   if (world.idle.empty()) {
     RC_ASSERT(!world.cache.evict());
     return;
@@ -63,7 +54,7 @@ void evict(World& world) {
 }
 
 // Takes what is there of the next block of the path, or makes it.
-bool extend(World& world, Holder* holder, int32_t content) {
+bool extend(CacheWorld& world, Holder* holder, int32_t content) {
   Path path = holder->path;
   path.push_back(content);
   const uint64_t parent = holder->entries.empty() ? 0 : holder->entries.back();
@@ -89,7 +80,7 @@ bool extend(World& world, Holder* holder, int32_t content) {
   return true;
 }
 
-void hold(World& world) {
+void hold(CacheWorld& world) {
   const auto wanted = *rc::gen::container<Path>(rc::gen::inRange(0, 3));
   Holder holder;
   for (size_t i = 0; i < std::min<size_t>(wanted.size(), 5); ++i) {
@@ -98,7 +89,7 @@ void hold(World& world) {
   world.holders.push_back(std::move(holder));
 }
 
-void release(World& world) {
+void release(CacheWorld& world) {
   if (world.holders.empty()) return;
   const auto chosen = *rc::gen::inRange<size_t>(0, world.holders.size());
   Holder& holder = world.holders[chosen];
@@ -110,7 +101,7 @@ void release(World& world) {
   world.holders.erase(world.holders.begin() + ptrdiff_t(chosen));
 }
 
-void check(const World& world) {
+void check(const CacheWorld& world) {
   for (const Status& status : {world.allocator.audit(), world.cache.audit()}) {
     if (!status.ok()) RC_FAIL(message_of(status));
   }
@@ -122,7 +113,7 @@ void check(const World& world) {
 }
 
 RC_GTEST_PROP(PrefixCacheProperty, IsTheModelUnderEveryOrderOfOperations, ()) {
-  World world(*rc::gen::inRange(1, 12));
+  CacheWorld world(*rc::gen::inRange(1, 12));
   for (int i = 0; i < 120; ++i) {
     switch (*rc::gen::inRange(0, 7)) {
       case 0:

@@ -4,17 +4,12 @@
 
 #include <numeric>
 
+#include "engine/kv/test_blocks.h"
+
 namespace rlgen::engine {
 namespace {
 
-BlockAllocator make_allocator(int blocks) {
-  kernels::KvLayout layout;
-  layout.layers = 1;
-  layout.kv_heads = 1;
-  layout.head_dim = 1;
-  layout.value_dim = 1;
-  return *BlockAllocator::create(*Region::create(int64_t(layout.block_stride()) * blocks), layout);
-}
+using test::make_allocator;
 
 std::vector<int32_t> ids_from(int32_t first) {
   std::vector<int32_t> ids(16);

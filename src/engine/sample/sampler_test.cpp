@@ -12,7 +12,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 TEST(Sampler, FB025_BadWordsBanTheLastIdAfterTheOthers) {
   Ask ask{.logits = {0, 0, 0, 0, 0, 0, 9, 8}, .params = seeded()};

@@ -11,7 +11,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 TEST(SamplerValues, FB001_TheTemperatureIsInTheValueOrTheModeSaysRaw) {
   Ask ask{.params = seeded()};

@@ -12,7 +12,7 @@
 #include "engine/sample/sampler.h"
 
 // The sampler asked on every instruction set of this machine, for its tests.
-namespace rlgen::engine::testing {
+namespace rlgen::engine::test {
 
 using kernels::available_isas;
 using kernels::kernel_table;
@@ -111,4 +111,4 @@ inline SamplingParams seeded(int64_t seed = 1) {
   return params;
 }
 
-}  // namespace rlgen::engine::testing
+}  // namespace rlgen::engine::test

@@ -7,7 +7,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 // Steps of a prompt of 32 budgets up to its first token, beside so many sequences that make tokens.
 int steps_of_long_prompt(int decodes) {
@@ -39,7 +39,7 @@ TEST(Fairness, FB217_ALongPromptStopsNobodyAndIsHardlySlower) {
 }
 
 struct Drained {
-  Ids finished;
+  SequenceIds finished;
   int64_t rows = 0;
   int most_put_back = 0;
   int first_end = 0;  // step
@@ -72,7 +72,7 @@ TEST(Fairness, FB220_TwoThatFillThePoolDoNotThrash) {
   Scheduler scheduler({}, &allocator);
   scheduler.add(make_sequence(1, 40, 161));
   scheduler.add(make_sequence(2, 40, 161));
-  EXPECT_EQ(drain(scheduler, 1000).finished, (Ids{1, 2}));
+  EXPECT_EQ(drain(scheduler, 1000).finished, (SequenceIds{1, 2}));
   EXPECT_EQ(scheduler.preemptions(), 0);
 }
 
@@ -100,7 +100,7 @@ TEST(Fairness, FB221_LongPromptsDoNotStarveEachOther) {
   constexpr int32_t kOutput = 20;
   BlockAllocator allocator = make_allocator(kPrompt * 5 / 2 / 16);
   Scheduler scheduler({}, &allocator);
-  Ids all;
+  SequenceIds all;
   for (SequenceId id = 1; id <= 100; ++id) {
     scheduler.add(make_sequence(id, kPrompt, kPrompt + kOutput));
     all.push_back(id);
@@ -152,7 +152,7 @@ TEST(Fairness, AStreamOfBetterPriorityThrowsBackTwiceAtMost) {
     }
     scheduler.add(make_sequence(2 * next++ + 1, 1, 40));  // odd: ends with its first token
     scheduler.admit(Admission::kAll);
-    Ids over;
+    SequenceIds over;
     for (const PlannedRows& planned : scheduler.plan()) {
       Sequence& sequence = *planned.sequence;
       scheduler.advance(&sequence, planned.rows);
@@ -180,7 +180,7 @@ TEST(Fairness, RunningSequencesFollowTheUseOfThePool) {
       while (scheduler.num_waiting() < 40) scheduler.add(make_sequence(next++, 15, 500));
       scheduler.admit(Admission::kAll);
       const Plan plan = scheduler.plan();
-      Ids over;
+      SequenceIds over;
       for (const PlannedRows& planned : plan) {
         scheduler.advance(planned.sequence, planned.rows);
         planned.sequence->tokens.push_back(7);

@@ -8,7 +8,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 constexpr int32_t kRunning = 256;
 constexpr int32_t kWaiting = 10'000;

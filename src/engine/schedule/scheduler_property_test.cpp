@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/kv/test_blocks.h"
 #include "engine/schedule/scheduler.h"
 
 namespace rlgen::engine {
@@ -24,19 +25,9 @@ std::string beginning(const Sequence& sequence, int32_t row) {
   return text;
 }
 
-struct World {
-  World(int blocks, const ScheduleLimits& limits)
-      : allocator(make_allocator(blocks)), limits(limits), scheduler(limits, &allocator) {}
-
-  static BlockAllocator make_allocator(int blocks) {
-    kernels::KvLayout layout;
-    layout.layers = 1;
-    layout.kv_heads = 1;
-    layout.head_dim = 1;
-    layout.value_dim = 1;
-    return *BlockAllocator::create(*Region::create(int64_t(layout.block_stride()) * blocks),
-                                   layout);
-  }
+struct ScheduleWorld {
+  ScheduleWorld(int blocks, const ScheduleLimits& limits)
+      : allocator(test::make_allocator(blocks)), limits(limits), scheduler(limits, &allocator) {}
 
   BlockAllocator allocator;
   ScheduleLimits limits;
@@ -87,7 +78,7 @@ std::unique_ptr<Sequence> another_sample(const Sequence& of) {
   return sequence;
 }
 
-void add(World& world) {
+void add(ScheduleWorld& world) {
   auto sequence = some_sequence();
   if (!world.scheduler.check_fits(sequence->most_rows()).ok()) {
     RC_ASSERT(world.allocator.blocks_for(sequence->most_rows()) > world.allocator.total());
@@ -102,7 +93,7 @@ void add(World& world) {
 }
 
 // Who is in flight runs or waits, in order, and the counts are those of the lists.
-void check_queues(const World& world) {
+void check_queues(const ScheduleWorld& world) {
   const auto running = world.scheduler.running();
   const auto waiting = world.scheduler.waiting();
   std::set<SequenceId> ids;
@@ -124,7 +115,7 @@ void check_queues(const World& world) {
 
 // Nobody overtakes: who is admitted are the first of those that may be, and one at least where
 // nothing runs.
-void admit(World& world) {
+void admit(ScheduleWorld& world) {
   std::vector<Sequence*> queue = world.scheduler.waiting();
   if (world.admission == Admission::kNone) queue.clear();
   if (world.admission == Admission::kStarted) {
@@ -138,7 +129,7 @@ void admit(World& world) {
   for (size_t i = 0; i < queue.size(); ++i) RC_ASSERT(queue[i]->running == (i < size_t(admitted)));
 }
 
-void check_plan(const World& world, const Plan& plan) {
+void check_plan(const ScheduleWorld& world, const Plan& plan) {
   int32_t rows = 0;
   int32_t wanted = 0;
   std::set<const Sequence*> seen;
@@ -163,7 +154,7 @@ void check_plan(const World& world, const Plan& plan) {
 }
 
 // Every row that counts as computed has its own KV in its slot.
-void check_cells(const World& world) {
+void check_cells(const ScheduleWorld& world) {
   const int32_t size = world.allocator.block_size();
   for (const Sequence* sequence : world.scheduler.running()) {
     if (sequence->mixed_kv) continue;
@@ -175,7 +166,7 @@ void check_cells(const World& world) {
   }
 }
 
-void write_cells(World& world, const PlannedRows& planned) {
+void write_cells(ScheduleWorld& world, const PlannedRows& planned) {
   const Sequence& sequence = *planned.sequence;
   const int32_t size = world.allocator.block_size();
   for (int32_t row = sequence.computed; row < sequence.computed + planned.rows; ++row) {
@@ -184,7 +175,7 @@ void write_cells(World& world, const PlannedRows& planned) {
   }
 }
 
-void make_progress(World& world, const PlannedRows& planned) {
+void make_progress(ScheduleWorld& world, const PlannedRows& planned) {
   Sequence& sequence = *planned.sequence;
   for (int32_t row = sequence.computed; row < sequence.computed + planned.rows; ++row) {
     if (!sequence.wants(row)) continue;
@@ -204,7 +195,7 @@ void make_progress(World& world, const PlannedRows& planned) {
   }
 }
 
-void step(World& world) {
+void take_step(ScheduleWorld& world) {
   admit(world);
   const Plan plan = world.scheduler.plan();
   RC_ASSERT(!plan.empty() || world.scheduler.num_running() == 0);
@@ -216,7 +207,7 @@ void step(World& world) {
   check_cells(world);
 }
 
-void cancel(World& world) {
+void cancel(ScheduleWorld& world) {
   if (world.in_flight.empty()) return;
   auto chosen = world.in_flight.begin();
   std::advance(chosen, *rc::gen::inRange<size_t>(0, world.in_flight.size()));
@@ -224,7 +215,7 @@ void cancel(World& world) {
   world.in_flight.erase(chosen);
 }
 
-void mark_mixed(World& world) {
+void mark_mixed(ScheduleWorld& world) {
   world.mixed = true;
   for (Sequence* sequence : world.scheduler.running()) {
     if (sequence->computed > 0 && *rc::gen::inRange(0, 2) == 0) sequence->mixed_kv = true;
@@ -232,7 +223,7 @@ void mark_mixed(World& world) {
 }
 
 // An update of the weights, as the engine makes it.
-void flip(World& world) {
+void flip(ScheduleWorld& world) {
   const bool keep = *rc::gen::inRange(0, 2) == 0;
   world.mixed = world.mixed || keep;
   if (!keep) world.scheduler.retract_all();
@@ -246,10 +237,10 @@ void flip(World& world) {
   world.scheduler.set_serial(++world.serial);
 }
 
-void random_operation(World& world) {
+void random_operation(ScheduleWorld& world) {
   switch (*rc::gen::inRange(0, 13)) {
     case 12:
-      return *rc::gen::inRange(0, 6) == 0 ? flip(world) : step(world);
+      return *rc::gen::inRange(0, 6) == 0 ? flip(world) : take_step(world);
     case 0:
     case 1:
     case 2:
@@ -257,15 +248,15 @@ void random_operation(World& world) {
     case 3:
       return cancel(world);
     case 4:
-      return *rc::gen::inRange(0, 4) == 0 ? world.scheduler.retract_all() : step(world);
+      return *rc::gen::inRange(0, 4) == 0 ? world.scheduler.retract_all() : take_step(world);
     case 5:
-      return *rc::gen::inRange(0, 8) == 0 ? mark_mixed(world) : step(world);
+      return *rc::gen::inRange(0, 8) == 0 ? mark_mixed(world) : take_step(world);
     case 6:
       world.admission = *rc::gen::element(Admission::kAll, Admission::kAll, Admission::kStarted,
                                           Admission::kNone);
       return;
     default:
-      return step(world);
+      return take_step(world);
   }
 }
 
@@ -274,7 +265,7 @@ RC_GTEST_PROP(SchedulerProperty, NoBlockLostNoneFreedTwiceNobodyStarved, ()) {
                               .max_num_batched_tokens = *rc::gen::inRange(1, 40),
                               .max_wanted_rows = *rc::gen::inRange(1, 10),
                               .prefix_caching = *rc::gen::inRange(0, 4) != 0};
-  World world(*rc::gen::inRange(1, 14), limits);
+  ScheduleWorld world(*rc::gen::inRange(1, 14), limits);
   constexpr int kOperations = 200;
   for (int i = 0; i < kOperations; ++i) {
     random_operation(world);
@@ -284,7 +275,7 @@ RC_GTEST_PROP(SchedulerProperty, NoBlockLostNoneFreedTwiceNobodyStarved, ()) {
   }
   world.admission = Admission::kAll;
   // Each step computes at least one row that is lost only to an older sequence's blocks.
-  for (int i = 0; i < 100'000 && !world.in_flight.empty(); ++i) step(world);
+  for (int i = 0; i < 100'000 && !world.in_flight.empty(); ++i) take_step(world);
   RC_ASSERT(world.in_flight.empty());
   RC_ASSERT(world.allocator.free() + world.allocator.idle() == world.allocator.total());
   const PrefixStats stats = world.scheduler.prefix_stats();

@@ -7,7 +7,7 @@
 namespace rlgen::engine {
 namespace {
 
-using namespace rlgen::engine::testing;  // NOLINT
+using namespace rlgen::engine::test;  // NOLINT
 
 TEST(Scheduler, AdmitsByPriorityThenArrivalUpToTheLimit) {
   BlockAllocator allocator = make_allocator(64);
@@ -16,8 +16,8 @@ TEST(Scheduler, AdmitsByPriorityThenArrivalUpToTheLimit) {
   scheduler.add(make_sequence(2, 4, 8, 0));
   scheduler.add(make_sequence(3, 4, 8, 5));
   scheduler.admit(Admission::kAll);
-  EXPECT_EQ(ids(scheduler.running()), (Ids{2, 1}));
-  EXPECT_EQ(ids(scheduler.waiting()), (Ids{3}));
+  EXPECT_EQ(ids(scheduler.running()), (SequenceIds{2, 1}));
+  EXPECT_EQ(ids(scheduler.waiting()), (SequenceIds{3}));
 }
 
 TEST(Scheduler, MixesLastRowsFirstThenChunksWithinTheBudget) {
@@ -76,7 +76,7 @@ TEST(Scheduler, PreemptsTheLowestPriorityYoungestAndKeepsItsTokens) {
   scheduler.admit(Admission::kAll);
   ASSERT_EQ(scheduler.num_running(), 3);
   while (scheduler.preemptions() == 0) run(scheduler, scheduler.plan());
-  EXPECT_EQ(ids(scheduler.waiting()), (Ids{3}));
+  EXPECT_EQ(ids(scheduler.waiting()), (SequenceIds{3}));
   const Sequence* victim = scheduler.find(3);
   EXPECT_GT(victim->tokens.size(), 15u);
   EXPECT_EQ(victim->computed, 0);
@@ -91,7 +91,7 @@ TEST(Scheduler, SequencesWithMixedKvArePreemptedLast) {
   scheduler.admit(Admission::kAll);
   scheduler.find(2)->mixed_kv = true;
   while (scheduler.preemptions() == 0) run(scheduler, scheduler.plan());
-  EXPECT_EQ(ids(scheduler.waiting()), (Ids{1}));
+  EXPECT_EQ(ids(scheduler.waiting()), (SequenceIds{1}));
 }
 
 // The first will end soon and give back what the second needs; but neither may be put back, so the
@@ -106,11 +106,11 @@ TEST(Scheduler, ThoseThatWerePutBackTwiceMustFitTogether) {
     scheduler.find(2)->put_back = times;
     scheduler.admit(Admission::kAll);
     EXPECT_EQ(scheduler.num_running(), times == 0 ? 2 : 1);
-    Ids finished;
+    SequenceIds finished;
     while (finished.size() < 2) {
       for (const SequenceId id : step(scheduler)) finished.push_back(id);
     }
-    EXPECT_EQ(finished, (Ids{1, 2}));
+    EXPECT_EQ(finished, (SequenceIds{1, 2}));
     EXPECT_EQ(scheduler.preemptions(), 0);
   }
 }
@@ -125,7 +125,7 @@ TEST(Scheduler, AdmissionCanBeHeldToStartedSequences) {
   scheduler.admit(Admission::kNone);
   EXPECT_EQ(scheduler.num_running(), 0);
   scheduler.admit(Admission::kStarted);
-  EXPECT_EQ(ids(scheduler.running()), (Ids{1}));
+  EXPECT_EQ(ids(scheduler.running()), (SequenceIds{1}));
   EXPECT_EQ(scheduler.num_started(), 1);
 }
 
@@ -133,14 +133,14 @@ TEST(Scheduler, OneRowBudgetServesTheOldestFirst) {
   BlockAllocator allocator = make_allocator(64);
   Scheduler scheduler({.max_num_batched_tokens = 1}, &allocator);
   for (SequenceId id = 1; id <= 3; ++id) scheduler.add(make_sequence(id, 5, 8));
-  Ids finished;
+  SequenceIds finished;
   for (int i = 0; i < 100; ++i) {
     scheduler.admit(Admission::kAll);
     const Plan plan = scheduler.plan();
     EXPECT_LE(rows_of(plan), 1);
     for (const SequenceId id : run(scheduler, plan)) finished.push_back(id);
   }
-  EXPECT_EQ(finished, (Ids{1, 2, 3}));
+  EXPECT_EQ(finished, (SequenceIds{1, 2, 3}));
 }
 
 TEST(Scheduler, RemoveFindsRunningAndWaitingAlike) {

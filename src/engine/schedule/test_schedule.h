@@ -5,22 +5,13 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/kv/test_blocks.h"
 #include "engine/schedule/scheduler.h"
 
 // A scheduler by hand, with a model that always makes the token 7. For tests.
-namespace rlgen::engine::testing {
+namespace rlgen::engine::test {
 
-using Ids = std::vector<SequenceId>;
-
-// Blocks of 16 keys.
-inline BlockAllocator make_allocator(int blocks) {
-  kernels::KvLayout layout;
-  layout.layers = 1;
-  layout.kv_heads = 1;
-  layout.head_dim = 1;
-  layout.value_dim = 1;
-  return *BlockAllocator::create(*Region::create(int64_t(layout.block_stride()) * blocks), layout);
-}
+using SequenceIds = std::vector<SequenceId>;
 
 // Generates until it has `limit` tokens. Its id is its arrival.
 inline std::unique_ptr<Sequence> make_sequence(SequenceId id, int32_t prompt, int32_t limit,
@@ -37,8 +28,8 @@ inline std::unique_ptr<Sequence> make_sequence(SequenceId id, int32_t prompt, in
 }
 
 // What the engine does with a plan. The sequences that ended.
-inline Ids run(Scheduler& scheduler, const Plan& plan) {
-  Ids finished;
+inline SequenceIds run(Scheduler& scheduler, const Plan& plan) {
+  SequenceIds finished;
   for (const PlannedRows& planned : plan) {
     Sequence& sequence = *planned.sequence;
     scheduler.advance(&sequence, planned.rows);
@@ -52,13 +43,13 @@ inline Ids run(Scheduler& scheduler, const Plan& plan) {
   return finished;
 }
 
-inline Ids step(Scheduler& scheduler) {
+inline SequenceIds step(Scheduler& scheduler) {
   scheduler.admit(Admission::kAll);
   return run(scheduler, scheduler.plan());
 }
 
-inline Ids ids(const std::vector<Sequence*>& sequences) {
-  Ids all;
+inline SequenceIds ids(const std::vector<Sequence*>& sequences) {
+  SequenceIds all;
   for (const Sequence* sequence : sequences) all.push_back(sequence->request.id);
   return all;
 }
@@ -68,7 +59,7 @@ inline int32_t rows_of(const Plan& plan) {
                          [](int32_t sum, const PlannedRows& p) { return sum + p.rows; });
 }
 
-// Sequences end after one token of many, so that others are expected to do so too. Ids from
+// Sequences end after one token of many, so that others are expected to do so too. SequenceIds from
 // 1000000.
 inline void teach_short_answers(Scheduler& scheduler) {
   for (SequenceId id = 1'000'000; id < 1'000'100; ++id) {
@@ -82,4 +73,4 @@ inline void teach_short_answers(Scheduler& scheduler) {
   }
 }
 
-}  // namespace rlgen::engine::testing
+}  // namespace rlgen::engine::test

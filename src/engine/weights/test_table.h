@@ -8,7 +8,7 @@
 #include "models/weights.h"
 
 // A small made-up table and tensors for the tests of this folder.
-namespace rlgen::engine::testing {
+namespace rlgen::engine::test {
 
 inline std::shared_ptr<const models::NameTable> small_table() {
   auto table = std::make_shared<models::NameTable>();
@@ -50,4 +50,4 @@ inline std::vector<std::byte> tensor_bytes(const ManifestEntry& entry, int seed)
   return bytes;
 }
 
-}  // namespace rlgen::engine::testing
+}  // namespace rlgen::engine::test

@@ -16,9 +16,9 @@ namespace rlgen::engine {
 namespace {
 
 using std::chrono::seconds;
-using testing::small_manifest;
-using testing::small_table;
-using testing::tensor_bytes;
+using test::small_manifest;
+using test::small_table;
+using test::tensor_bytes;
 
 class WeightStoreTest : public ::testing::Test {
  protected:

@@ -1,0 +1,291 @@
+#include "bindings/bind_engine.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "bindings/engine.h"
+#include "bindings/errors.h"
+#include "contract/sampling_json.h"
+
+namespace rlgen::python {
+namespace {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+using WideIds = std::vector<int64_t>;
+
+// What Python hands over as a prompt: text, or ids, or (`messages`) a conversation as JSON.
+struct PromptWords {
+  std::variant<std::string, WideIds> prompt;
+  bool messages = false;
+  std::string tools;
+  std::string template_kwargs;
+};
+
+std::vector<int32_t> narrow(const char* field, const WideIds& ids) {
+  std::vector<int32_t> narrow;
+  narrow.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] > std::numeric_limits<int32_t>::max()) {
+      throw StatusError(
+          absl::InvalidArgumentError(fmt::format("{}[{}] is {}, no token id", field, i, ids[i])));
+    }
+    narrow.push_back(static_cast<int32_t>(ids[i]));
+  }
+  return narrow;
+}
+
+generation::Prompt to_prompt(PromptWords words) {
+  if (const auto* ids = std::get_if<WideIds>(&words.prompt))
+    return narrow("prompt_token_ids", *ids);
+  std::string text = std::get<std::string>(std::move(words.prompt));
+  if (!words.messages) return generation::TextPrompt{std::move(text)};
+  return generation::ChatPrompt{.messages = std::move(text),
+                                .tools = std::move(words.tools),
+                                .template_kwargs = std::move(words.template_kwargs)};
+}
+
+// Looks for Ctrl-C and reports progress while a batch runs, whose thread has given the
+// interpreter's lock away. What Python raises meanwhile ends the run and is raised after it.
+class Watch {
+ public:
+  explicit Watch(nb::object progress) : progress_(std::move(progress)) {}
+
+  bool interrupted() {
+    const auto now = std::chrono::steady_clock::now();
+    if (raised_ || now - last_look_ < std::chrono::milliseconds(50)) return raised_.has_value();
+    last_look_ = now;
+    const nb::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() != 0) raised_.emplace();
+    return raised_.has_value();
+  }
+
+  void report(const generation::BatchProgress& progress) {
+    if (raised_ || progress_.is_none()) return;
+    const nb::gil_scoped_acquire lock;
+    try {
+      progress_(progress.rollouts, progress.tokens, progress.in_flight);
+    } catch (nb::python_error& error) {
+      raised_.emplace(std::move(error));
+    }
+  }
+
+  // With the interpreter's lock.
+  void raise_again() {
+    if (raised_) throw nb::python_error(std::move(*raised_));
+  }
+
+ private:
+  nb::object progress_;
+  std::chrono::steady_clock::time_point last_look_;
+  std::optional<nb::python_error> raised_;
+};
+
+std::vector<std::vector<Rollout>> generate(Engine& engine,
+                                           const std::vector<const Request*>& requests,
+                                           bool detokenize, nb::object progress) {
+  Watch watch(std::move(progress));
+  auto result = [&] {
+    const nb::gil_scoped_release unlocked;
+    return engine.run(
+        requests, detokenize, [&watch] { return watch.interrupted(); },
+        [&watch](const generation::BatchProgress& news) { watch.report(news); });
+  }();
+  watch.raise_again();
+  return unwrap(std::move(result));
+}
+
+std::unique_ptr<Engine> open_engine(const std::string& model, const std::string& dtype,
+                                    const std::string& activation_dtype,
+                                    const std::string& kv_cache_dtype, const std::string& isa,
+                                    int64_t kv_cache_memory_bytes, int32_t block_size,
+                                    int32_t max_num_seqs, int32_t max_num_batched_tokens,
+                                    int32_t max_model_len, bool enable_prefix_caching,
+                                    int32_t num_threads, int32_t shards) {
+  ShardSpec spec{.model = model,
+                 .num_threads = num_threads,
+                 .isa = isa,
+                 .dtype = dtype,
+                 .activation_dtype = activation_dtype,
+                 .kv_cache_dtype = kv_cache_dtype,
+                 .kv_cache_memory_bytes = kv_cache_memory_bytes,
+                 .block_size = block_size,
+                 .max_num_seqs = max_num_seqs,
+                 .max_num_batched_tokens = max_num_batched_tokens,
+                 .max_model_len = max_model_len,
+                 .enable_prefix_caching = enable_prefix_caching};
+  const nb::gil_scoped_release unlocked;
+  return unwrap(Engine::open({.spec = std::move(spec), .shards = shards}));
+}
+
+Request make_request(const Engine& engine, std::variant<std::string, WideIds> prompt,
+                     std::string sampling, bool messages, std::string tools,
+                     std::string template_kwargs, std::optional<WideIds> score_token_ids,
+                     std::string request_id, std::string cache_salt, int32_t priority) {
+  RequestWords words{.id = std::move(request_id),
+                     .prompt = to_prompt({std::move(prompt), messages, std::move(tools),
+                                          std::move(template_kwargs)}),
+                     .sampling = std::move(sampling),
+                     .cache_salt = std::move(cache_salt),
+                     .priority = priority};
+  if (score_token_ids) words.score_token_ids = narrow("token_ids", *score_token_ids);
+  const nb::gil_scoped_release unlocked;
+  return unwrap(engine.make_request(std::move(words)));
+}
+
+nb::dict info_of(const Engine& engine) {
+  const ShardInfo& info = engine.info();
+  nb::dict dict;
+  dict["model"] = info.model;
+  dict["backend"] = info.backend;
+  dict["numerics"] = info.numerics.to_string();
+  dict["isa"] = info.isa;
+  dict["num_threads"] = info.num_threads;
+  dict["vocab_size"] = info.vocab_size;
+  dict["max_model_len"] = info.max_model_len;
+  dict["eos_token_ids"] = info.eos_token_ids;
+  dict["weight_bytes"] = info.weight_bytes;
+  dict["kv_bytes_per_token"] = info.kv_bytes_per_token;
+  dict["kv_capacity_tokens"] = info.kv_capacity_tokens;
+  dict["has_tokenizer"] = engine.text() != nullptr;
+  return dict;
+}
+
+nb::dict to_dict(const ShardMetrics& metrics) {
+  nb::dict dict;
+  dict["running"] = metrics.running;
+  dict["waiting"] = metrics.waiting;
+  dict["generated_tokens"] = metrics.generated_tokens;
+  dict["prompt_tokens"] = metrics.prompt_tokens;
+  dict["preemptions"] = metrics.preemptions;
+  dict["kv_blocks_used"] = metrics.kv_blocks_used;
+  dict["kv_blocks_total"] = metrics.kv_blocks_total;
+  dict["kv_blocks_idle"] = metrics.kv_blocks_idle;
+  dict["cache_hit_tokens"] = metrics.cache_hit_tokens;
+  dict["cache_miss_tokens"] = metrics.cache_miss_tokens;
+  return dict;
+}
+
+nb::dict metrics_of(Engine& engine) {
+  const ShardMetrics metrics = [&] {
+    const nb::gil_scoped_release unlocked;
+    return engine.generation().metrics();
+  }();
+  return to_dict(metrics);
+}
+
+std::vector<nb::dict> shard_metrics(Engine& engine) {
+  std::vector<nb::dict> dicts;
+  for (ShardClient* shard : engine.shards()) {
+    const ShardMetrics metrics = [&] {
+      const nb::gil_scoped_release unlocked;
+      return shard->metrics();
+    }();
+    dicts.push_back(to_dict(metrics));
+  }
+  return dicts;
+}
+
+// Whether the shard answers that it serves.
+bool shard_serves(Engine& engine, int64_t shard) {
+  const auto count = static_cast<int64_t>(engine.shards().size());
+  if (shard < 0 || shard >= count) {
+    throw StatusError(absl::InvalidArgumentError(
+        fmt::format("there is no shard {}; shards go from 0 to {}", shard, count - 1)));
+  }
+  const nb::gil_scoped_release unlocked;
+  return engine.shards()[static_cast<size_t>(shard)]->health().serving;
+}
+
+std::vector<std::pair<std::string, std::string>> log_of(Engine& engine) {
+  static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (auto& [level, text] : engine.take_log()) {
+    lines.emplace_back(kNames[static_cast<size_t>(level)], std::move(text));
+  }
+  return lines;
+}
+
+void bind_request(nb::module_& module) {
+  nb::class_<Request>(module, "Request", "A request that was found good, filled in.")
+      .def_prop_ro("prompt_token_ids", [](const Request& r) { return r.get().prompt_token_ids; })
+      .def_prop_ro(
+          "n", [](const Request& r) { return r.get().score_token_ids ? 1 : r.get().sampling.n; })
+      .def_prop_ro("seed", [](const Request& r) { return r.get().sampling.seed.value_or(0); })
+      .def_prop_ro("sampling",
+                   [](const Request& r) { return sampling_to_json(r.get().sampling).dump(); });
+  nb::class_<Mailbox>(module, "Mailbox", "Pieces on their way to one thread; poll fd.")
+      .def(nb::new_([] { return unwrap(Mailbox::make()); }))
+      .def_prop_ro("fd", &Mailbox::fd)
+      .def("take", &Mailbox::take);
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+  bind_request(module);
+  const nb::call_guard<nb::gil_scoped_release> unlocked;
+  nb::class_<Engine>(module, "Engine", "A loaded model with its text side.")
+      .def(nb::new_(&open_engine), "model"_a, "dtype"_a, "activation_dtype"_a, "kv_cache_dtype"_a,
+           "isa"_a, "kv_cache_memory_bytes"_a, "block_size"_a, "max_num_seqs"_a,
+           "max_num_batched_tokens"_a, "max_model_len"_a, "enable_prefix_caching"_a,
+           "num_threads"_a, "shards"_a)
+      .def("info", &info_of, nb::sig("def info(self) -> dict[str, typing.Any]"))
+      .def("metrics", &metrics_of, nb::sig("def metrics(self) -> dict[str, int]"))
+      .def("shard_metrics", &shard_metrics,
+           nb::sig("def shard_metrics(self) -> list[dict[str, int]]"))
+      .def("shard_serves", &shard_serves, "shard"_a)
+      .def("request", &make_request, "prompt"_a, "sampling"_a, "messages"_a = false, "tools"_a = "",
+           "template_kwargs"_a = "", "score_token_ids"_a = nb::none(), "request_id"_a = "",
+           "cache_salt"_a = "", "priority"_a = 0)
+      .def("generate", &generate, "requests"_a, "detokenize"_a = true, "progress"_a = nb::none())
+      .def(
+          "submit",
+          [](Engine& engine, const Request& request, int64_t ticket,
+             std::shared_ptr<Mailbox> mailbox) {
+            return unwrap(engine.submit(request, ticket, std::move(mailbox)));
+          },
+          "request"_a, "ticket"_a, "mailbox"_a, unlocked)
+      .def(
+          "take_text",
+          [](const Engine& engine, Request& request, const Piece& piece) {
+            return unwrap(request.take_text(engine.text(), piece));
+          },
+          "request"_a, "piece"_a)
+      .def(
+          "cancel",
+          [](Engine& engine, const std::vector<SequenceId>& ids) {
+            check(engine.generation().cancel(ids));
+          },
+          "ids"_a, unlocked)
+      .def(
+          "check_progress", [](Engine& engine) { check(engine.generation().check_progress()); },
+          unlocked)
+      .def(
+          "encode",
+          [](const Engine& engine, const std::string& text, bool special) {
+            return unwrap(engine.encode(text, special));
+          },
+          "text"_a, "add_special_tokens"_a = true, unlocked)
+      .def(
+          "decode",
+          [](const Engine& engine, const std::vector<int32_t>& ids, bool skip) {
+            return unwrap(engine.decode(ids, skip));
+          },
+          "token_ids"_a, "skip_special_tokens"_a = true, unlocked)
+      .def("take_log", &log_of)
+      .def(
+          "shutdown", [](Engine& engine) { check(engine.shutdown()); }, unlocked);
+}
+
+}  // namespace rlgen::python

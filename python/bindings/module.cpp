@@ -1,0 +1,12 @@
+#include <nanobind/nanobind.h>
+
+#include "bindings/bind_engine.h"
+#include "bindings/bind_rollout.h"
+#include "bindings/errors.h"
+
+NB_MODULE(_native, module) {
+  module.doc() = "The engine of rlgen. Use rlgen.LLM and rlgen.AsyncLLM instead.";
+  rlgen::python::register_errors();
+  rlgen::python::bind_rollout(module);
+  rlgen::python::bind_engine(module);
+}

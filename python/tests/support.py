@@ -1,0 +1,47 @@
+"""What the tests of the package share."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import unittest
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
+
+
+def checkpoint(name: str) -> Path:
+    """The folder of a fixture checkpoint."""
+    return CHECKPOINTS / name
+
+
+def tensors_of(name: str) -> dict[str, Any]:
+    """The tensors of a fixture checkpoint in one file of float32 or float16, as numpy arrays."""
+    import numpy as np
+
+    content = (checkpoint(name) / "model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    tensors = {}
+    for tensor, facts in header.items():
+        if tensor != "__metadata__":
+            begin, end = (8 + size + offset for offset in facts["data_offsets"])
+            dtype = {"F32": np.float32, "F16": np.float16}[facts["dtype"]]
+            tensors[tensor] = np.frombuffer(content[begin:end], dtype).reshape(facts["shape"])
+    return tensors
+
+
+def has(module: str) -> bool:
+    """True where `module` can be imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+needs_native = unittest.skipUnless(has("rlgen._native"), "the native extension is not built")
+needs_numpy = unittest.skipUnless(has("numpy"), "numpy is not installed")
+needs_pydantic = unittest.skipUnless(has("pydantic"), "pydantic is not installed")
+needs_torch = unittest.skipUnless(has("torch"), "torch is not installed")

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/scratch.h"
 #include "kernels/ops.h"
 
 // How the attention of a step is spread over threads: by sequence, rows and KV head, and for a few
@@ -89,12 +90,7 @@ Plan make_plan(const KernelContext& context, const AttentionArgs& args,
   return plan;
 }
 
-// Of the calling thread, until it asks again; each use has a buffer of its own.
-float* grown(std::vector<float>& buffer, int64_t size) {
-  if (int64_t(buffer.size()) < size) buffer.resize(size_t(size));
-  return buffer.data();
-}
-
+// Of the calling thread, until it asks again.
 float* task_scratch(const KernelContext& context, const AttentionArgs& args,
                     const AttentionTask& task) {
   thread_local std::vector<float> scratch;

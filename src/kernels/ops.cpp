@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/scratch.h"
+
 namespace rlgen::kernels {
 namespace {
 
@@ -56,20 +58,15 @@ void for_row_ranges(const KernelContext& context, int64_t rows, int64_t row_elem
                     [&](int64_t part, int) { fn(rows * part / parts, rows * (part + 1) / parts); });
 }
 
-// Floats of the calling thread, until it asks again.
-float* operand_scratch(int64_t size) {
-  thread_local std::vector<float> scratch;
-  if (int64_t(scratch.size()) < size) scratch.resize(size_t(size));
-  return scratch.data();
-}
-
-// The same product with x as the profile's kernel reads it.
+// The same product with x as the profile's kernel reads it: in floats of the calling thread, until
+// it asks again.
 LinearArgs with_operand(const KernelContext& context, const LinearArgs& args) {
   if (context.profile == Profile::kFloat32 || args.m <= 0) return args;
+  thread_local std::vector<float> scratch;
   const int64_t k = args.w.k;
   LinearArgs rounded = args;
   rounded.ldx = divide_up(k, 2) * 2;
-  float* const operand = operand_scratch(args.m * rounded.ldx);
+  float* const operand = grown(scratch, args.m * rounded.ldx);
   for_row_ranges(context, args.m, k, 1 << 15, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       context.table->bf16_operand(args.x + row * args.ldx, k, operand + row * rounded.ldx);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/scratch.h"
+
 namespace rlgen::models {
 namespace {
 
@@ -27,11 +29,6 @@ struct Step {
   int64_t qkv_size() const { return query_size() + 2 * key_size(); }
   int64_t half() const { return int64_t(spec.rotary.inv_freq.size()); }
 };
-
-float* grow(std::vector<float>& buffer, int64_t size) {
-  if (buffer.size() < size_t(size)) buffer.resize(size_t(size));
-  return buffer.data();
-}
 
 template <typename F>
 void for_rows(const Step& step, int64_t rows, F&& body) {
@@ -78,7 +75,7 @@ void place_rows(Step& step) {
 
 void embed(Step& step) {
   const kernels::PackedMatrix table = step.weights.matrix(step.decoder.slots.embedding);
-  float* hidden = grow(step.work.hidden, step.rows() * step.spec.hidden);
+  float* hidden = grown(step.work.hidden, step.rows() * step.spec.hidden);
   for_rows(step, step.rows(), [&](int64_t row) {
     step.context.table->gather_row(table, step.batch.token_ids[size_t(row)],
                                    hidden + row * step.spec.hidden);
@@ -87,8 +84,8 @@ void embed(Step& step) {
 
 void rotary_angles(Step& step) {
   const int64_t half = step.half();
-  float* cos = grow(step.work.cos, step.rows() * half);
-  float* sin = grow(step.work.sin, step.rows() * half);
+  float* cos = grown(step.work.cos, step.rows() * half);
+  float* sin = grown(step.work.sin, step.rows() * half);
   const RotarySpec& rotary = step.spec.rotary;
   for_rows(step, step.rows(), [&](int64_t row) {
     step.context.table->rope_angles(step.work.positions[size_t(row)], rotary.inv_freq.data(), half,
@@ -123,7 +120,7 @@ void store_head(const Step& step, int32_t layer, int64_t row, int64_t kv_head, c
 // Queries, keys and values of every row; keys and values go to the cache.
 void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
-  float* qkv = grow(work.qkv, step.rows() * step.qkv_size());
+  float* qkv = grown(work.qkv, step.rows() * step.qkv_size());
   const bool rotary = step.spec.layer[size_t(layer)].rotary;
   const float* q_norm = step.weights.bias(slots.q_norm);
   const float* k_norm = step.weights.bias(slots.k_norm);
@@ -148,7 +145,7 @@ void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) 
 }
 
 void attend(Step& step, int32_t layer) {
-  float* attended = grow(step.work.attended, step.rows() * step.query_size());
+  float* attended = grown(step.work.attended, step.rows() * step.query_size());
   kernels::attention(step.context,
                      {.q = step.work.qkv.data(),
                       .ldq = step.qkv_size(),
@@ -187,8 +184,8 @@ void add_attention_output(Step& step, int64_t rows, const DecoderSlots::Layer& s
 void add_mlp(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
   const int64_t size = step.spec.intermediate;
-  float* gate_up = grow(work.gate_up, rows * 2 * size);
-  float* activated = grow(work.activated, rows * size);
+  float* gate_up = grown(work.gate_up, rows * 2 * size);
+  float* activated = grown(work.activated, rows * size);
   norm(step, work.hidden.data(), rows, slots.post_norm, work.normed.data());
   kernels::gated_linear(
       step.context,
@@ -241,7 +238,7 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
   const DecoderSpec& spec = decoder.spec;
   Step step{decoder, spec, weights, batch, kv, context, *workspace};
   if (step.rows() == 0) return;
-  grow(workspace->normed, step.rows() * spec.hidden);
+  grown(workspace->normed, step.rows() * spec.hidden);
   place_rows(step);
   embed(step);
   observe(step, ForwardPoint::kEmbedding, -1, workspace->hidden.data(), spec.hidden);

@@ -53,11 +53,8 @@ Status add_kv(const ShardSpec& shard, const models::Model& model, ordered_json* 
   const auto bytes = static_cast<int64_t>(layout.block_stride()) / layout.block_size;
   (*out)["kv_bytes_per_token"] = bytes;
   (*out)["kv_dtype"] = std::string(torch_name(layout.dtype));
-  const NumericsId numerics{.profile = shard.activation_dtype,
-                            .kv_dtype = std::string(torch_name(layout.dtype)),
-                            .rotary = model.rotary_name,
-                            .model_digest = model.digest};
-  (*out)["numerics"] = numerics.to_string();
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(shard));
+  (*out)["numerics"] = backends::numerics_of(model, profile, layout).to_string();
   return absl::OkStatus();
 }
 
@@ -81,12 +78,11 @@ Status add_text(const std::string& folder, ordered_json* out) {
   return absl::OkStatus();
 }
 
-Status add_tensors(const ShardSpec& shard, const models::Model& model, bool checksums,
-                   ordered_json* out) {
+Status add_tensors(const models::Model& model, bool checksums, ordered_json* out) {
   auto list = ordered_json::array();
   std::vector<ManifestEntry> digests;
   if (checksums) {
-    RLGEN_ASSIGN_OR_RETURN(digests, backends::served_checksums(shard));
+    RLGEN_ASSIGN_OR_RETURN(digests, backends::served_checksums(model));
   }
   for (const models::StoredTensor& tensor : model.tensors.tensors()) {
     ordered_json entry = {{"name", tensor.name},
@@ -128,7 +124,7 @@ StatusOr<int> run_inspect(const InspectOptions& options) {
   RLGEN_RETURN_IF_ERROR(add_weights(model, &facts));
   RLGEN_RETURN_IF_ERROR(add_kv(shard, model, &facts));
   RLGEN_RETURN_IF_ERROR(add_text(model.path, &facts));
-  if (options.tensors) RLGEN_RETURN_IF_ERROR(add_tensors(shard, model, options.checksums, &facts));
+  if (options.tensors) RLGEN_RETURN_IF_ERROR(add_tensors(model, options.checksums, &facts));
   if (options.json) {
     fmt::print("{}\n", facts.dump(2));
   } else {

@@ -106,6 +106,22 @@ class Inspect(CommandLineTest):
         self.assertEqual(json.loads(half.stdout)["kv_bytes_per_token"] * 2, facts["kv_bytes_per_token"])
         self.assertNotEqual(json.loads(half.stdout)["numerics"], facts["numerics"])
 
+    def test_numerics_are_those_of_the_outputs(self) -> None:
+        """Whatever options decide the bits, inspect and generate say the same of them."""
+        for options in (
+            (),
+            ("--dtype", "float16", "--kv-cache-dtype", "bfloat16"),
+            ("--activation-dtype", "bfloat16"),
+            ("--activation-dtype", "bfloat16", "--kv-cache-dtype", "float32", "--max-model-len", 32),
+        ):
+            with self.subTest(options=options):
+                prompt: Line = {"prompt_token_ids": [1], "max_tokens": 1}
+                made = self.generate("llama_rope_dynamic", [prompt], "--overwrite", *options)
+                facts = self.run_rlgen(
+                    "inspect", "--model", CHECKPOINTS / "llama_rope_dynamic", "--json", *options
+                )
+                self.assertEqual(json.loads(facts.stdout)["numerics"], made.one()["numerics"])
+
     def test_tensors(self) -> None:
         """Every tensor with its digest; equal bytes have equal digests."""
         result = self.run_rlgen(

@@ -16,10 +16,7 @@ ShardInfo describe(const ShardSpec& spec, const models::Model& model, kernels::P
   ShardInfo info;
   info.backend = "local";
   info.model = spec.model;
-  info.numerics.profile = kernels::profile_name(profile);
-  info.numerics.kv_dtype = torch_name(layout.dtype);
-  info.numerics.rotary = model.rotary_name;
-  info.numerics.model_digest = model.digest;
+  info.numerics = numerics_of(model, profile, layout);
   info.isa = kernels::isa_name(machine.kernels->isa);
   info.num_threads = machine.num_threads;
   info.max_model_len = model.max_model_len;
@@ -98,11 +95,7 @@ StatusOr<std::unique_ptr<ShardClient>> LocalLauncher::start(const ShardSpec& spe
   return start_local(spec, sink);
 }
 
-StatusOr<std::vector<ManifestEntry>> served_checksums(const ShardSpec& spec) {
-  RLGEN_ASSIGN_OR_RETURN(const std::optional<DType> dtype, choose_dtype(spec));
-  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
-  RLGEN_ASSIGN_OR_RETURN(const models::Model model,
-                         models::open_model(spec.model, 0, dtype, profile));
+StatusOr<std::vector<ManifestEntry>> served_checksums(const models::Model& model) {
   LocalShard shard({}, model.decoder.table, make_system_clock());
   RLGEN_RETURN_IF_ERROR(load(model, usable_cpus(), shard));
   return shard.served_checksums();

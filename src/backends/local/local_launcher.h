@@ -39,8 +39,8 @@ class LocalLauncher final : public ShardLauncher {
   models::ForwardObserver* observer_;
 };
 
-// Loads a checkpoint into memory as a shard would and gives the digest of every tensor as it would
-// be served. Of `spec` the model and the dtype count. Errors: those of opening and loading.
-StatusOr<std::vector<ManifestEntry>> served_checksums(const ShardSpec& spec);
+// Loads an opened checkpoint (open_model of shard_options.h) into memory as a shard would and gives
+// the digest of every tensor as it would be served. Errors: those of loading, with the folder.
+StatusOr<std::vector<ManifestEntry>> served_checksums(const models::Model& model);
 
 }  // namespace rlgen::backends

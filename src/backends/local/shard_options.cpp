@@ -76,14 +76,15 @@ StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                         "block_size is {}; use a multiple of 16 from 16 to {}",
                                         spec.block_size, kLargestBlock)));
   }
-  kernels::KvLayout layout;
-  layout.dtype = *dtype;
-  layout.layers = model.layers;
-  layout.kv_heads = model.kv_heads;
-  layout.head_dim = model.head_dim;
-  layout.value_dim = model.head_dim;
-  layout.block_size = spec.block_size;
-  return layout;
+  return models::kv_layout(model, *dtype, spec.block_size);
+}
+
+NumericsId numerics_of(const models::Model& model, kernels::Profile profile,
+                       const kernels::KvLayout& layout) {
+  return {.profile = std::string(kernels::profile_name(profile)),
+          .kv_dtype = std::string(torch_name(layout.dtype)),
+          .rotary = model.rotary_name,
+          .model_digest = model.digest};
 }
 
 StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout& layout,

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/status.h"
+#include "contract/numerics.h"
 #include "contract/shard.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_layout.h"
@@ -38,6 +39,10 @@ StatusOr<models::Model> open_model(const ShardSpec& spec);
 // multiple of 16 up to 1024.
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model);
+
+// What the outputs of such a shard will carry.
+NumericsId numerics_of(const models::Model& model, kernels::Profile profile,
+                       const kernels::KvLayout& layout);
 
 // Bytes for KV blocks. Given explicitly, they are taken; 0 takes what max_num_seqs sequences of
 // max_model_len tokens need, but at most kFreeShare of `free_bytes`. kResourceExhausted, with

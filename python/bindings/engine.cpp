@@ -142,11 +142,11 @@ StatusOr<std::vector<std::vector<Rollout>>> Engine::run(
   BatchSink sink(requests.size(), detokenize ? text_.get() : nullptr);
   generation::BatchJob job;
   size_t taken = 0;
-  job.next = [&]() -> StatusOr<std::optional<generation::GenerationRequest>> {
-    if (taken == requests.size()) return std::nullopt;
+  job.next = [&](bool) -> StatusOr<generation::NextRequest> {
+    if (taken == requests.size()) return generation::NextRequest{.request = {}, .ended = true};
     generation::GenerationRequest request = requests[taken]->get();
     request.id = std::to_string(taken++);
-    return request;
+    return generation::NextRequest{.request = std::move(request)};
   };
   job.rejected = [](const generation::GenerationRequest& request, const Status& why) {
     return annotate(why, "request " + request.id);

@@ -13,6 +13,7 @@ namespace rlgen::cli {
 using generation::ExistingFile;
 using generation::GenerationRequest;
 using generation::LineReader;
+using generation::NextRequest;
 using generation::PromptLine;
 
 FileRun::FileRun(const GenerateOptions& options, const SamplingParams& defaults, Session& session,
@@ -111,14 +112,14 @@ StatusOr<std::optional<GenerationRequest>> FileRun::read_prompt(const LineReader
   return std::optional<GenerationRequest>(std::move(request));
 }
 
-StatusOr<std::optional<GenerationRequest>> FileRun::next() {
+StatusOr<NextRequest> FileRun::next(bool may_wait) {
   for (;;) {
-    RLGEN_ASSIGN_OR_RETURN(const auto line, prompts_->next());
-    if (!line) return std::optional<GenerationRequest>();
+    RLGEN_ASSIGN_OR_RETURN(const auto line, prompts_->next(interrupts_.input_wait(may_wait)));
+    if (!line) return NextRequest{.request = {}, .ended = prompts_->ended()};
     if (generation::is_blank(line->text)) continue;
     if (!counted_) total_ += defaults_.n;
     RLGEN_ASSIGN_OR_RETURN(auto request, read_prompt(*line));
-    if (request || interrupts_.poll()) return request;
+    if (request || interrupts_.poll()) return NextRequest{.request = std::move(request)};
   }
 }
 
@@ -167,7 +168,7 @@ StatusOr<int> FileRun::run() {
   RLGEN_RETURN_IF_ERROR(choose_seed());
   start_ = std::chrono::steady_clock::now();
   generation::BatchJob job;
-  job.next = [this] { return next(); };
+  job.next = [this](bool may_wait) { return next(may_wait); };
   job.rejected = [this](const GenerationRequest& request, const Status& why) {
     return fail_prompt(request.id, request.tag, why);
   };

@@ -34,7 +34,7 @@ class FileRun final : private RolloutSink {
  private:
   Status open_files();
   Status choose_seed();
-  StatusOr<std::optional<generation::GenerationRequest>> next();
+  StatusOr<generation::NextRequest> next(bool may_wait);
   StatusOr<std::optional<generation::GenerationRequest>> read_prompt(
       const generation::LineReader::Line& line);
   Status write_error(const std::string& line);

@@ -1,5 +1,9 @@
 #include "cli/interrupts.h"
 
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <ctime>
 
 namespace rlgen::cli {
@@ -9,11 +13,15 @@ Interrupts::Interrupts() {
   sigaddset(&held_, SIGINT);
   sigaddset(&held_, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  pending_fd_ = ::signalfd(-1, &held_, SFD_CLOEXEC | SFD_NONBLOCK);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is then an error of the write
 }
 
-Interrupts::~Interrupts() { let_through(); }
+Interrupts::~Interrupts() {
+  let_through();
+  if (pending_fd_ >= 0) ::close(pending_fd_);
+}
 
 void Interrupts::let_through() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
@@ -26,6 +34,12 @@ std::optional<int> Interrupts::poll() {
     let_through();
   }
   return seen_;
+}
+
+generation::InputWait Interrupts::input_wait(bool may_wait) const {
+  generation::InputWait wait{.stop_fd = pending_fd_, .patience = {}};
+  if (!may_wait) wait.patience = std::chrono::milliseconds(0);
+  return wait;
 }
 
 }  // namespace rlgen::cli

@@ -3,6 +3,8 @@
 #include <csignal>
 #include <optional>
 
+#include "generation/line_reader.h"
+
 namespace rlgen::cli {
 
 // Holds back SIGINT and SIGTERM for as long as the object lives, so that a run can stop between two
@@ -19,6 +21,10 @@ class Interrupts {
   // The signal that came, if any. From the thread that made the object.
   std::optional<int> poll();
 
+  // For a reader of input, from the same thread: as long as it takes, or not at all where
+  // `may_wait` is false, and in either case only until a signal comes.
+  generation::InputWait input_wait(bool may_wait) const;
+
   // Exit code of a process that a signal stopped: 128 + its number.
   static int exit_code(int signal) { return 128 + signal; }
 
@@ -27,6 +33,7 @@ class Interrupts {
 
   sigset_t held_;
   sigset_t before_;
+  int pending_fd_ = -1;  // can be read while a held signal waits to be looked at
   std::optional<int> seen_;
 };
 

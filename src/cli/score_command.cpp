@@ -23,6 +23,7 @@ namespace {
 
 using generation::GenerationRequest;
 using generation::LineReader;
+using generation::NextRequest;
 using nlohmann::ordered_json;
 
 // A file of token ids into the same lines with log-probabilities, in the order of the input.
@@ -42,7 +43,7 @@ class ScoreRun final : private RolloutSink {
                                                          : generation::ExistingFile::kRefuse));
     start_ = std::chrono::steady_clock::now();
     generation::BatchJob job;
-    job.next = [this] { return next(); };
+    job.next = [this](bool may_wait) { return next(may_wait); };
     job.rejected = [this](const GenerationRequest& request, const Status& why) {
       return fail(request.tag, why);
     };
@@ -69,13 +70,13 @@ class ScoreRun final : private RolloutSink {
     bool ready = false;
   };
 
-  StatusOr<std::optional<GenerationRequest>> next() {
+  StatusOr<NextRequest> next(bool may_wait) {
     for (;;) {
-      RLGEN_ASSIGN_OR_RETURN(const auto line, input_->next());
-      if (!line) return std::optional<GenerationRequest>();
+      RLGEN_ASSIGN_OR_RETURN(const auto line, input_->next(interrupts_.input_wait(may_wait)));
+      if (!line) return NextRequest{.request = {}, .ended = input_->ended()};
       if (generation::is_blank(line->text)) continue;
       RLGEN_ASSIGN_OR_RETURN(auto request, read_line(*line));
-      if (request || interrupts_.poll()) return request;
+      if (request || interrupts_.poll()) return NextRequest{.request = std::move(request)};
     }
   }
 

@@ -62,9 +62,9 @@ StatusOr<std::map<std::string, Rollout>> roll(generation::Generation& generation
   RolloutList list;
   size_t next = 0;
   generation::BatchJob job;
-  job.next = [&]() -> StatusOr<std::optional<GenerationRequest>> {
-    if (next == requests.size()) return std::optional<GenerationRequest>();
-    return std::optional<GenerationRequest>(requests[next++]);
+  job.next = [&](bool) -> StatusOr<generation::NextRequest> {
+    if (next == requests.size()) return generation::NextRequest{.request = {}, .ended = true};
+    return generation::NextRequest{.request = requests[next++]};
   };
   job.rejected = [](const GenerationRequest&, const Status& why) { return why; };
   job.sink = &list;

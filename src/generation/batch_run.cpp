@@ -78,9 +78,12 @@ class Run {
 
   Status fill() {
     while (!exhausted_ && progress_.in_flight < job_.max_in_flight && !interrupted()) {
-      RLGEN_ASSIGN_OR_RETURN(std::optional<GenerationRequest> request, job_.next());
-      exhausted_ = !request.has_value();
-      if (request) RLGEN_RETURN_IF_ERROR(submit(*std::move(request)));
+      RLGEN_ASSIGN_OR_RETURN(NextRequest next, job_.next(progress_.in_flight == 0));
+      if (!next.request) {
+        exhausted_ = next.ended;
+        break;
+      }
+      RLGEN_RETURN_IF_ERROR(submit(*std::move(next.request)));
     }
     return absl::OkStatus();
   }

@@ -18,11 +18,19 @@ struct BatchProgress {
   int64_t in_flight = 0;
 };
 
+// What a source gives when it is asked for a request.
+struct NextRequest {
+  std::optional<GenerationRequest> request;
+  bool ended = false;  // without a request: there will be none; else there is none yet
+};
+
 // A stream of requests and where their rollouts go. All functions are called by the thread that
 // runs the batch.
 struct BatchJob {
-  // The next request; nothing when there is none left. An error ends the run.
-  std::function<StatusOr<std::optional<GenerationRequest>>()> next;
+  // The next request. A source that has none yet may wait for one where `may_wait` says so, that is
+  // while nothing is in flight, but no longer than until `interrupted` is true. An error ends the
+  // run.
+  std::function<StatusOr<NextRequest>(bool may_wait)> next;
   // A request that was refused before it reached a shard. An error ends the run.
   std::function<Status(const GenerationRequest& request, const Status& why)> rejected;
   // Gets each rollout as it finishes; while it blocks, no new request is taken.

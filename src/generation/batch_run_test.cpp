@@ -25,12 +25,12 @@ class BatchRun : public GenerationTest {
   // A job of `count` requests; odd ones are bad when `with_bad`.
   BatchJob job(int64_t count, bool with_bad = false) {
     BatchJob job;
-    job.next = [this, count, with_bad]() -> StatusOr<std::optional<GenerationRequest>> {
-      if (given_ == count) return std::optional<GenerationRequest>();
+    job.next = [this, count, with_bad](bool) -> StatusOr<NextRequest> {
+      if (given_ == count) return NextRequest{.request = {}, .ended = true};
       GenerationRequest next = request({.n = 2});
       next.id = std::to_string(given_++);
       if (with_bad && given_ % 2 == 0) next.prompt_token_ids.clear();
-      return std::optional<GenerationRequest>(std::move(next));
+      return NextRequest{.request = std::move(next)};
     };
     job.rejected = [this](const GenerationRequest& bad, const Status&) {
       rejected_.push_back(bad.id);
@@ -89,6 +89,41 @@ TEST_F(BatchRun, AnInterruptLeavesNoAbortedRollouts) {
   for (const Rollout& rollout : sink_.rollouts) {
     EXPECT_EQ(rollout.finish.reason, FinishReason::kStop);
   }
+}
+
+// A source may be a pipe whose other end waits for the answers before it gives more.
+TEST_F(BatchRun, ASourceThatHasNothingYetHoldsNothingUp) {
+  const auto generation = start();
+  BatchJob slow = job(9);
+  std::vector<bool> waits;
+  const auto give = slow.next;
+  slow.next = [&](bool may_wait) -> StatusOr<NextRequest> {
+    const auto answered = static_cast<int64_t>(sink_.rollouts.size());
+    if (answered < 2 * given_) {
+      EXPECT_FALSE(may_wait);
+      return NextRequest{};
+    }
+    waits.push_back(may_wait);
+    return give(may_wait);
+  };
+  EXPECT_TRUE(run_batch(*generation, slow).ok());
+  EXPECT_EQ(sink_.rollouts.size(), 18u);
+  EXPECT_EQ(waits, std::vector<bool>(10, true));
+}
+
+TEST_F(BatchRun, AnInterruptWhileNothingComesIsNoEnd) {
+  const auto generation = start();
+  BatchJob silent = job(1);
+  bool interrupted = false;
+  const auto give = silent.next;
+  silent.next = [&](bool may_wait) -> StatusOr<NextRequest> {
+    if (given_ < 1) return give(may_wait);
+    interrupted = may_wait;
+    return NextRequest{};
+  };
+  silent.interrupted = [&] { return interrupted; };
+  EXPECT_EQ(run_batch(*generation, silent).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(sink_.rollouts.size(), 2u) << "what was finished is kept";
 }
 
 TEST_F(BatchRun, ADeadShardEndsTheRun) {

@@ -59,6 +59,10 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+Status folder_error(const std::string& path) {
+  return absl::InvalidArgumentError(fmt::format("{} is a folder; it must be a file", path));
+}
+
 Status flush_folder(const std::string& folder) {
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return file_error("open", folder, errno);
@@ -92,6 +96,25 @@ StatusOr<std::string> read_file(const std::string& path) {
     return absl::InvalidArgumentError(fmt::format("cannot read {}: it is no regular file", path));
   }
   return read_all(fd.get(), path, static_cast<std::size_t>(info.st_size));
+}
+
+Status check_readable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return file_error("open", path, errno);
+  if (S_ISDIR(info.st_mode)) return folder_error(path);
+  if (::access(path.c_str(), R_OK) != 0) return file_error("open", path, errno);
+  return absl::OkStatus();
+}
+
+Status check_writable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const bool can_create = errno == ENOENT && ::access(folder_of(path).c_str(), W_OK | X_OK) == 0;
+    return can_create ? absl::OkStatus() : file_error("create", path, errno);
+  }
+  if (S_ISDIR(info.st_mode)) return folder_error(path);
+  if (::access(path.c_str(), W_OK) != 0) return file_error("write", path, errno);
+  return absl::OkStatus();
 }
 
 bool same_file(const std::string& a, const std::string& b) {

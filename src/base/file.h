@@ -17,6 +17,13 @@ Status file_error(std::string_view action, std::string_view path, int error_numb
 // regular file, at once: a pipe that nobody writes to is not waited for.
 StatusOr<std::string> read_file(const std::string& path);
 
+// The error that reading or writing `path` would meet, as far as it shows beforehand: a file or a
+// folder that is not there or may not be used, a folder in the place of a file. Nothing is opened:
+// a pipe stays as it is. OK is no promise. For whoever has long work to do before. Errors: those of
+// file_error; kInvalidArgument for a folder.
+Status check_readable(const std::string& path);
+Status check_writable(const std::string& path);
+
 // True where both paths lead to one regular file, through links or not.
 bool same_file(const std::string& a, const std::string& b);
 

@@ -49,6 +49,28 @@ TEST_F(FileTest, MissingFileIsNamed) {
   EXPECT_THAT(message_of(result.status()), HasSubstr("No such file"));
 }
 
+TEST_F(FileTest, WhatCannotBeReadOrWrittenShowsBeforehand) {
+  ASSERT_TRUE(write_file_atomically(path("x"), "a").ok());
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string name : {"x", "pipe"}) {
+    EXPECT_TRUE(check_readable(path(name)).ok());
+    EXPECT_TRUE(check_writable(path(name)).ok());
+  }
+  EXPECT_TRUE(check_writable(path("new")).ok());
+  EXPECT_TRUE(check_writable("/dev/null").ok());
+  for (const std::string& bad : {path("none"), path("none/new"), std::string()}) {
+    const Status status = check_readable(bad);
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(message_of(status), HasSubstr("cannot open " + bad));
+  }
+  EXPECT_THAT(message_of(check_writable(path("none/new"))),
+              HasSubstr("cannot create " + path("none/new") + ": No such file"));
+  EXPECT_FALSE(check_writable(path("x/new")).ok());
+  for (const Status& status : {check_readable(folder_), check_writable(folder_)}) {
+    EXPECT_THAT(message_of(status), HasSubstr(folder_ + " is a folder"));
+  }
+}
+
 TEST_F(FileTest, OnlyRegularFilesAreRead) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   for (const std::string& odd : {path("pipe"), folder_}) {

@@ -14,6 +14,7 @@
 #include "cli/bench/shard_rows.h"
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "contract/spec_error.h"
 
 namespace rlgen::cli {
 namespace {
@@ -51,6 +52,9 @@ class Bench {
 
   StatusOr<int> run() {
     const BenchOptions& options = report_.options;
+    for (const std::string& path : {options.json, options.plot}) {
+      if (!path.empty()) RLGEN_RETURN_IF_ERROR(check_writable(path));
+    }
     nlohmann::ordered_json before;
     if (!options.compare.empty()) {
       RLGEN_ASSIGN_OR_RETURN(const std::string text, read_file(options.compare));
@@ -74,7 +78,9 @@ class Bench {
  private:
   Status start() {
     const BenchOptions& options = report_.options;
-    RLGEN_ASSIGN_OR_RETURN(rows_, choose_rows(options.rows));
+    auto rows = choose_rows(options.rows);
+    if (!rows.ok()) return spec_error("--rows", rows.status());
+    rows_ = *std::move(rows);
     int32_t loads = 1;
     for (const RowSpec& row : rows_) {
       report_.figures.push_back({.row = row.name});
@@ -98,10 +104,13 @@ class Bench {
       if (prompt_tokens(row, options) + new_tokens(row, options) <= context_.info.max_model_len) {
         continue;
       }
-      return absl::InvalidArgumentError(fmt::format(
-          "--prefill-tokens {} and {} new tokens (row {}, --decode-tokens) do not fit "
-          "into {} positions",
-          options.prefill_tokens, new_tokens(row, options), row.name, context_.info.max_model_len));
+      return spec_error(
+          "--prefill-tokens",
+          absl::InvalidArgumentError(fmt::format(
+              "--prefill-tokens {} and {} new tokens (row {}, --decode-tokens) do not fit into {} "
+              "positions",
+              options.prefill_tokens, new_tokens(row, options), row.name,
+              context_.info.max_model_len)));
     }
     return absl::OkStatus();
   }

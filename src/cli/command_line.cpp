@@ -10,17 +10,21 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "backends/local/free_memory.h"
 #include "base/cpu.h"
 #include "base/edit_distance.h"
 #include "base/utf8.h"
 #include "cli/diff_options.h"
 #include "cli/engine_options.h"
 #include "cli/sampling_options.h"
+#include "cli/value_options.h"
 #include "cli/version.h"
+#include "generation/json_line.h"
 
 namespace rlgen::cli {
 namespace {
 
+constexpr std::string_view kFile = "a file";
 constexpr char kAbout[] = "rlgen - rollouts for reinforcement learning of language models";
 
 Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
@@ -38,50 +42,57 @@ struct RawOptions {
   std::string log_level = "info";
   std::string generation_config = "none";
   std::string prompt;
-  std::string seed;
   std::deque<RawSampling> sampling;
 };
 
-StatusOr<nlohmann::json> read_number(std::string_view option, const std::string& text) {
+// A number, or else the text as it is, which no parameter that wants a number takes.
+nlohmann::json number_or_text(const std::string& text) {
+  if (const auto whole = whole_number(text)) return *whole;
   const char* const end = text.data() + text.size();
-  int64_t whole = 0;
-  if (const auto read = std::from_chars(text.data(), end, whole);
-      read.ec == std::errc() && read.ptr == end) {
-    return nlohmann::json(whole);
-  }
   double value = 0.0;
   const auto read = std::from_chars(text.data(), end, value);
-  if (read.ec == std::errc() && read.ptr == end && std::isfinite(value)) {
-    return nlohmann::json(value);
+  const bool good = read.ec == std::errc() && read.ptr == end && std::isfinite(value);
+  return good ? nlohmann::json(value) : nlohmann::json(text);
+}
+
+Status check_utf8(const RawSampling& raw) {
+  for (const std::string& text : raw.values) {
+    if (const auto bad = first_invalid_utf8(text)) {
+      return usage_error(fmt::format("{} is not UTF-8 at byte {}", raw.option->name, *bad));
+    }
   }
-  return usage_error(fmt::format("{} is \"{}\"; it must be a finite number", option, text));
+  return absl::OkStatus();
+}
+
+// Ids are not held against a vocabulary here: the model says which there are.
+StatusOr<nlohmann::json> read_token_ids(const RawSampling& raw) {
+  auto ids = nlohmann::json::array();
+  for (const std::string& text : raw.values) {
+    const auto id = whole_number(text);
+    if (!id) {
+      return usage_error(
+          fmt::format("{} is {}; it must be a token id", raw.option->name, shown_value(text)));
+    }
+    ids.push_back(*id);
+  }
+  return ids;
 }
 
 StatusOr<nlohmann::json> read_value(const RawSampling& raw) {
-  const SamplingOption& option = *raw.option;
-  switch (option.kind) {
+  switch (raw.option->kind) {
     case SamplingKind::kFlag:
       return nlohmann::json(true);
     case SamplingKind::kText:
       return nlohmann::json(raw.values.front());
     case SamplingKind::kTextList:
-      for (const std::string& text : raw.values) {
-        if (const auto bad = first_invalid_utf8(text)) {
-          return usage_error(fmt::format("{} is not UTF-8 at byte {}", option.name, *bad));
-        }
-      }
+      RLGEN_RETURN_IF_ERROR(check_utf8(raw));
       return nlohmann::json(raw.values);
     case SamplingKind::kNumber:
-      return read_number(option.name, raw.values.front());
+      return number_or_text(raw.values.front());
     case SamplingKind::kIdList:
       break;
   }
-  auto ids = nlohmann::json::array();
-  for (const std::string& text : raw.values) {
-    RLGEN_ASSIGN_OR_RETURN(auto id, read_number(option.name, text));
-    ids.push_back(std::move(id));
-  }
-  return ids;
+  return read_token_ids(raw);
 }
 
 StatusOr<std::vector<GivenSampling>> read_sampling(const RawOptions& raw) {
@@ -105,17 +116,37 @@ StatusOr<LogLevel> read_log_level(const std::string& name) {
       fmt::format("--log-level is \"{}\"; it must be debug, info, warning or error", name));
 }
 
-CLI::Range at_least(int32_t low) {
-  return CLI::Range(low, std::numeric_limits<int32_t>::max(),
-                    fmt::format("INT of {} or more", low));
+StatusOr<LogprobsMode> read_logprobs_mode(const std::string& name) {
+  const auto mode = parse_logprobs_mode(name);
+  if (mode.ok()) return *mode;
+  return usage_error(fmt::format("--logprobs-mode is {}; it must be raw, tempered or processed",
+                                 generation::json_quoted(name)));
 }
+
+WholeRange threads_range() { return {1, machine_cpus()}; }
+
+// The model and its context decide on the lower end.
+WholeRange kv_bytes_range() {
+  static const auto memory = backends::machine_memory();
+  if (!memory.ok()) return {0, std::numeric_limits<int64_t>::max()};
+  static const std::string words =
+      fmt::format("0 (chosen by need and free memory) or at most {}, the memory of this machine",
+                  memory->total);
+  return {0, memory->total, 1, words};
+}
+
+// The model decides.
+constexpr WholeRange kModelLenRange{std::numeric_limits<int64_t>::min(),
+                                    std::numeric_limits<int64_t>::max(), 1,
+                                    "0 (the model's own) or from 2 to what the model allows"};
 
 }  // namespace
 
 CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   ShardSpec& spec = options->spec;
-  CLI::Option* const model = app->add_option(
-      "--model", spec.model, "Hugging Face folder, or a repository id that is in the local cache");
+  CLI::Option* const model = add_name(
+      app, {"--model", "Hugging Face folder, or a repository id that is in the local cache"},
+      "a folder or a repository id", &spec.model);
   app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
       ->capture_default_str();
   app->add_option("--activation-dtype", spec.activation_dtype,
@@ -124,32 +155,28 @@ CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
                   "type of cached keys and values; auto: the activations'")
       ->capture_default_str();
-  app->add_option("--block-size", spec.block_size, "keys of one cache block, a multiple of 16")
-      ->check(at_least(1))
-      ->capture_default_str();
-  app->add_option("--max-model-len", spec.max_model_len,
-                  "context length (0: the model's max_position_embeddings)")
-      ->check(at_least(0));
+  add_whole_number(app, {"--block-size", "keys of one cache block, a multiple of 16"},
+                   kBlockSizeRange, &spec.block_size);
+  add_whole_number(app,
+                   {"--max-model-len", "context length (0: the model's max_position_embeddings)"},
+                   kModelLenRange, &spec.max_model_len);
   return model;
 }
 
 void add_engine_options(CLI::App* app, EngineOptions* options) {
   add_model_options(app, options)->required();
   ShardSpec& spec = options->spec;
-  const int most_threads = machine_cpus();
-  app->add_option("--threads", spec.num_threads, "threads (every usable CPU)")
-      ->check(CLI::Range(1, most_threads, fmt::format("INT from 1 to {}", most_threads)));
+  add_whole_number(app, {"--threads", "threads (every usable CPU)"}, threads_range(),
+                   &spec.num_threads);
   app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, avx512_bf16, neon")
       ->capture_default_str();
-  app->add_option("--kv-cache-memory-bytes", spec.kv_cache_memory_bytes,
-                  "memory for keys and values (0: by need and free memory)")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max(), "INT of 0 or more"));
-  app->add_option("--max-num-seqs", spec.max_num_seqs, "sequences running at once")
-      ->check(at_least(1))
-      ->capture_default_str();
-  app->add_option("--max-num-batched-tokens", spec.max_num_batched_tokens, "rows of one step")
-      ->check(at_least(1))
-      ->capture_default_str();
+  add_whole_number(
+      app, {"--kv-cache-memory-bytes", "memory for keys and values (0: by need and free memory)"},
+      kv_bytes_range(), &spec.kv_cache_memory_bytes);
+  add_whole_number(app, {"--max-num-seqs", "sequences running at once"}, kNumSeqsRange,
+                   &spec.max_num_seqs);
+  add_whole_number(app, {"--max-num-batched-tokens", "rows of one step"}, kNumBatchedTokensRange,
+                   &spec.max_num_batched_tokens);
   app->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", spec.enable_prefix_caching,
                 "equal beginnings share keys and values (on unless refused)");
 }
@@ -181,27 +208,30 @@ void add_sampling_options(CLI::App* app, RawOptions* raw) {
 void add_generate(CLI::App* app, GenerateOptions* options, RawOptions* raw) {
   add_engine_options(app, &options->engine);
   add_log_option(app, raw);
-  app->add_option("--prompts", options->prompts, "JSONL file of prompts");
+  add_name(app, {"--prompts", "JSONL file of prompts"}, kFile, &options->prompts);
   app->add_option("--prompt", raw->prompt, "one prompt, streamed to the terminal");
   app->add_flag("--chat", options->chat, "--prompt is a user's message: use the chat template");
-  app->add_option("--output", options->output, "JSONL file for the rollouts");
+  add_name(app, {"--output", "JSONL file for the rollouts"}, kFile, &options->output);
   app->add_flag("--resume", options->resume, "go on with an output file that exists");
   app->add_flag("--overwrite", options->overwrite, "replace an output file that exists");
   app->add_flag("--table", options->table, "print a table of the rollouts at the end");
   app->add_option("--generation-config", raw->generation_config,
                   "sampling defaults: none (neutral) or model (its generation_config.json)")
       ->capture_default_str();
-  app->add_option("--seed", raw->seed,
-                  "seed of the run, from which every prompt's follows (drawn and stored)");
+  add_whole_number(
+      app, {"--seed", "seed of the run, from which every prompt's follows (drawn and stored)"},
+      kSeedRange, [options](int64_t seed) { options->seed = seed; });
   add_sampling_options(app, raw);
 }
 
 void add_score(CLI::App* app, ScoreOptions* options, RawOptions* raw) {
   add_engine_options(app, &options->engine);
   add_log_option(app, raw);
-  app->add_option("--input", options->input, "JSONL file with prompt_token_ids and token_ids")
+  add_name(app, {"--input", "JSONL file with prompt_token_ids and token_ids"}, kFile,
+           &options->input)
       ->required();
-  app->add_option("--output", options->output, "JSONL file for the scored lines")->required();
+  add_name(app, {"--output", "JSONL file for the scored lines"}, kFile, &options->output)
+      ->required();
   app->add_flag("--overwrite", options->overwrite, "replace an output file that exists");
   app->add_option("--logprobs-mode", raw->logprobs_mode,
                   "raw, tempered or processed (each line's own)");
@@ -220,25 +250,22 @@ void add_bench(CLI::App* app, BenchOptions* options) {
   app->add_option("--rows", options->rows,
                   "rows to measure, separated by commas, * and ? as in file names (all)")
       ->delimiter(',');
-  app->add_option("--repeats", options->repeats, "runs of each row; the best one counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app->add_option("--seconds", options->seconds, "no row is repeated after that time")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  app->add_option("--prefill-tokens", options->prefill_tokens, "length of each prompt")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  app->add_option("--decode-tokens", options->decode_tokens,
-                  "new tokens of each sequence in a decode row (0: 64, fewer in large batches)")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  app->add_option("--arrival-rate", options->arrival_rate, "requests a second in the mixed row")
-      ->check(CLI::Range(1e-3, 1e6))
-      ->capture_default_str();
-  app->add_option("--json", options->json, "file for the figures as JSON");
-  app->add_option("--compare", options->compare, "figures of an earlier --json to compare with");
-  app->add_option("--plot", options->plot, "file for a plot of the fractions, as SVG");
+  add_whole_number(app, {"--repeats", "runs of each row; the best one counts"}, {1, 1000},
+                   &options->repeats);
+  add_number(app, {"--seconds", "no row is repeated after that time"}, {0.0, 1e6},
+             &options->seconds);
+  add_whole_number(app, {"--prefill-tokens", "length of each prompt"}, {1, 1 << 20},
+                   &options->prefill_tokens);
+  add_whole_number(app,
+                   {"--decode-tokens",
+                    "new tokens of each sequence in a decode row (0: 64, fewer in large batches)"},
+                   {0, 1 << 20}, &options->decode_tokens);
+  add_number(app, {"--arrival-rate", "requests a second in the mixed row"}, {1e-3, 1e6},
+             &options->arrival_rate);
+  add_name(app, {"--json", "file for the figures as JSON"}, kFile, &options->json);
+  add_name(app, {"--compare", "figures of an earlier --json to compare with"}, kFile,
+           &options->compare);
+  add_name(app, {"--plot", "file for a plot of the fractions, as SVG"}, kFile, &options->plot);
 }
 
 void add_selftest(CLI::App* app, SelftestOptions* options) {
@@ -248,13 +275,13 @@ void add_selftest(CLI::App* app, SelftestOptions* options) {
   }
 }
 
-StatusOr<int64_t> read_seed(const std::string& text) {
-  int64_t seed = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, seed);
-  if (read.ec == std::errc() && read.ptr == end && seed >= 0) return seed;
-  return usage_error(
-      fmt::format("--seed is \"{}\"; it must be a whole number from 0 to 2^63 - 1", text));
+// What can be said before the model is looked at: it may have defaults of its own, and it has the
+// token ids.
+Status check_given_sampling(const GenerateOptions& options) {
+  if (options.generation_config == GenerationConfigUse::kModel) return absl::OkStatus();
+  std::vector<GivenSampling> known = options.sampling;
+  std::erase_if(known, holds_token_ids);
+  return apply_sampling(command_line_defaults(), known).status();
 }
 
 Status check_generate(const CLI::App& app, const RawOptions& raw, GenerateOptions* options) {
@@ -262,8 +289,10 @@ Status check_generate(const CLI::App& app, const RawOptions& raw, GenerateOption
   if (one == (app.count("--prompts") > 0)) {
     return usage_error("exactly one of --prompts FILE and --prompt TEXT must be given");
   }
-  if (one && raw.prompt.empty()) return usage_error("--prompt is empty; there must be some text");
-  if (one) options->prompt = raw.prompt;
+  if (one) {
+    RLGEN_RETURN_IF_ERROR(check_prompt_text(raw.prompt));
+    options->prompt = raw.prompt;
+  }
   if (options->chat && !one) return usage_error("--chat belongs to --prompt");
   if (one && (app.count("--output") > 0 || options->table)) {
     return usage_error(
@@ -284,11 +313,8 @@ Status check_generate(const CLI::App& app, const RawOptions& raw, GenerateOption
     return usage_error(fmt::format("--generation-config is \"{}\"; it must be none or model",
                                    raw.generation_config));
   }
-  if (app.count("--seed") > 0) {
-    RLGEN_ASSIGN_OR_RETURN(options->seed, read_seed(raw.seed));
-  }
   RLGEN_ASSIGN_OR_RETURN(options->sampling, read_sampling(raw));
-  return apply_sampling(command_line_defaults(), options->sampling).status();
+  return check_given_sampling(*options);
 }
 
 std::string one_line(std::string text) {
@@ -332,10 +358,8 @@ struct Program {
       return finish(generate, generate_raw);
     }
     if (app.got_subcommand("score")) {
-      if (!score_raw.logprobs_mode.empty()) {
-        const auto mode = parse_logprobs_mode(score_raw.logprobs_mode);
-        if (!mode.ok()) return usage_error("--logprobs-mode: " + message_of(mode.status()));
-        score.logprobs_mode = *mode;
+      if (app.get_subcommand("score")->count("--logprobs-mode") > 0) {
+        RLGEN_ASSIGN_OR_RETURN(score.logprobs_mode, read_logprobs_mode(score_raw.logprobs_mode));
       }
       return finish(score, score_raw);
     }

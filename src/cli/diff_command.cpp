@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "backends/local/free_memory.h"
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/diff/diff_input.h"
 #include "cli/diff/rollout_diff.h"
@@ -29,9 +30,9 @@ StatusOr<int> diff_rollouts(const DiffOptions& options) {
 }
 
 Status check_dump(const DiffOptions& options) {
-  if (options.dump.empty() || options.overwrite || !std::filesystem::exists(options.dump)) {
-    return absl::OkStatus();
-  }
+  if (options.dump.empty()) return absl::OkStatus();
+  RLGEN_RETURN_IF_ERROR(annotate(check_writable(options.dump), "--dump"));
+  if (options.overwrite || !std::filesystem::exists(options.dump)) return absl::OkStatus();
   return absl::AlreadyExistsError(
       fmt::format("--dump: {} exists; --overwrite replaces it", options.dump));
 }
@@ -57,11 +58,11 @@ class Diff {
 
   StatusOr<int> run() {
     RLGEN_RETURN_IF_ERROR(check_dump(options_));
-    RLGEN_RETURN_IF_ERROR(read_sides());
     RLGEN_ASSIGN_OR_RETURN(
         const models::Model model,
         models::open_model(options_.left.spec.model, options_.left.spec.max_model_len));
     report_.spec = model.decoder.spec;
+    RLGEN_RETURN_IF_ERROR(read_sides());
     RLGEN_RETURN_IF_ERROR(check_memory(report_.spec, report_.sequences));
     RLGEN_ASSIGN_OR_RETURN(const Trace left, trace(options_.left, kLeft));
     RLGEN_RETURN_IF_ERROR(dump(left));
@@ -82,7 +83,7 @@ class Diff {
     report_.right = options_.reference.empty() ? side_text(options_.right, options_.right_settings)
                                                : options_.reference;
     if (options_.reference.empty()) {
-      RLGEN_ASSIGN_OR_RETURN(report_.sequences, read_sequences(options_));
+      RLGEN_ASSIGN_OR_RETURN(report_.sequences, read_sequences(options_, report_.spec.vocab_rows));
       return absl::OkStatus();
     }
     RLGEN_ASSIGN_OR_RETURN(reference_, read_trace(options_.reference));

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
+#include <limits>
 
 #include "cli/engine_options.h"
+#include "cli/value_options.h"
 
 namespace rlgen::cli {
 namespace {
@@ -55,16 +55,15 @@ Status apply_settings(std::string_view option, const std::vector<std::string>& g
   return absl::OkStatus();
 }
 
-Status read_ids(const std::string& text, std::vector<int32_t>* ids) {
+Status read_ids(const std::string& text, std::vector<int64_t>* ids) {
   for (const std::string& part : split(text)) {
-    int32_t id = 0;
-    const char* const end = part.data() + part.size();
-    const auto read = std::from_chars(part.data(), end, id);
-    if (read.ec != std::errc() || read.ptr != end || id < 0) {
-      return usage_error(fmt::format(
-          "--prompt-token-ids has \"{}\"; it takes token ids with commas between them", part));
+    const auto id = whole_number(part);
+    if (!id) {
+      return usage_error(
+          fmt::format("--prompt-token-ids has {}; it takes token ids with commas between them",
+                      shown_value(part)));
     }
-    ids->push_back(id);
+    ids->push_back(*id);
   }
   return absl::OkStatus();
 }
@@ -73,6 +72,9 @@ Status check_rollouts(const CLI::App& app, const DiffOptions& options) {
   constexpr std::array<std::string_view, 3> kAllowed = {"files", "--tolerance", "--json"};
   if (options.rollouts.size() != 2) {
     return usage_error("there is one rollout file; two are compared with each other");
+  }
+  for (const std::string& path : options.rollouts) {
+    if (path.empty()) return usage_error("a rollout file is named \"\"; it must be a file");
   }
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -121,28 +123,32 @@ void add_diff(CLI::App* app, DiffOptions* options, RawDiff* raw) {
       ->expected(1, 2);
   app->add_option("--prompt-token-ids", raw->prompt_token_ids, "token ids: 1,2,3");
   app->add_option("--prompt", raw->prompt, "one prompt as text");
-  app->add_option("--input", options->input, "JSONL file with prompt_token_ids and token_ids");
+  add_name(app, {"--input", "JSONL file with prompt_token_ids and token_ids"}, "a file",
+           &options->input);
   for (const auto& [name, values] : {std::pair("--left", &raw->left), {"--right", &raw->right}}) {
     app->add_option(name, *values, "engine options of that side: isa=scalar,threads=1,model=OTHER")
         ->allow_extra_args(false)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
-  app->add_option("--reference", options->reference,
-                  "a file of activations in place of the right side; its token ids are run");
-  app->add_option("--dump", options->dump, "file for the activations of the left side");
+  add_name(
+      app,
+      {"--reference", "a file of activations in place of the right side; its token ids are run"},
+      "a file", &options->reference);
+  add_name(app, {"--dump", "file for the activations of the left side"}, "a file", &options->dump);
   app->add_flag("--overwrite", options->overwrite, "replace a --dump file that exists");
-  app->add_option("--tolerance", options->tolerance, "largest absolute difference to let pass (0)");
+  add_number(app, {"--tolerance", "largest absolute difference to let pass"},
+             {0.0, std::numeric_limits<double>::max(), "0 or more"}, &options->tolerance);
   app->add_flag("--json", options->json, "print JSON");
 }
 
 Status finish_diff(const CLI::App& app, const RawDiff& raw, DiffOptions* options) {
   options->compares = app.count("--left") + app.count("--right") + app.count("--reference") > 0;
-  if (!(std::isfinite(options->tolerance) && options->tolerance >= 0.0)) {
-    return usage_error(fmt::format("--tolerance is {}; it must be 0 or more", options->tolerance));
-  }
   if (!options->rollouts.empty()) return check_rollouts(app, *options);
   RLGEN_RETURN_IF_ERROR(check_runs(app, *options));
-  if (app.count("--prompt") > 0) options->prompt = raw.prompt;
+  if (app.count("--prompt") > 0) {
+    RLGEN_RETURN_IF_ERROR(check_prompt_text(raw.prompt));
+    options->prompt = raw.prompt;
+  }
   if (app.count("--prompt-token-ids") > 0) {
     RLGEN_RETURN_IF_ERROR(read_ids(raw.prompt_token_ids, &options->prompt_token_ids));
   }

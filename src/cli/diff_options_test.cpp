@@ -85,9 +85,9 @@ TEST(DiffOptions, MistakesAreNamed) {
   EXPECT_THAT(error_of("--model m --prompt x --left isa=scalar --overwrite"),
               HasSubstr("--overwrite belongs to --dump"));
   EXPECT_THAT(error_of("--model m --reference r --right isa=scalar"), HasSubstr("--reference"));
-  for (const char* ids : {"1,,2", "a", "1,-2", "99999999999", "1.5"}) {
+  for (const char* ids : {"1,,2", "a", "1.5", "99999999999999999999"}) {
     EXPECT_THAT(error_of("--model m --left isa=scalar --prompt-token-ids=" + std::string(ids)),
-                HasSubstr("--prompt-token-ids has \""));
+                HasSubstr("--prompt-token-ids has "));
   }
   for (const char* tolerance : {"-1", "nan", "inf", "x"}) {
     EXPECT_THAT(

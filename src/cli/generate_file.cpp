@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/option_words.h"
+#include "cli/sampling_options.h"
 #include "cli/say.h"
+#include "contract/sampling_json.h"
 #include "generation/seeds.h"
 
 namespace rlgen::cli {
@@ -71,6 +75,25 @@ Status FileRun::drop_stale_errors() {
   return output_->drop_lines(stale);
 }
 
+// An error of one prompt, whose line set these keys, in the words of whoever set the rest.
+Status FileRun::in_words(const Status& why, std::span<const std::string> own_keys) const {
+  constexpr OptionName kContext{"max_model_len", "--max-model-len"};
+  const bool given = options_.engine.spec.max_model_len != 0;
+  const Status status = in_sampling_words(why, options_.sampling, own_keys);
+  return given ? in_option_words(status, std::span(&kContext, 1)) : status;
+}
+
+// The same where the line is not at hand: what differs from the run's parameters was its own.
+Status FileRun::in_words(const Status& why, const SamplingParams& sampling) const {
+  const auto defaults = sampling_to_json(defaults_);
+  const auto used = sampling_to_json(sampling);
+  std::vector<std::string> own_keys;
+  for (const auto& [key, value] : used.items()) {
+    if (value != defaults.at(key)) own_keys.push_back(key);
+  }
+  return in_words(why, own_keys);
+}
+
 Status FileRun::fail_prompt(const std::string& id, int64_t line, const Status& why) {
   total_ -= defaults_.n;
   progress_.clear();
@@ -84,7 +107,8 @@ StatusOr<std::optional<GenerationRequest>> FileRun::read_prompt(const LineReader
   auto parsed = generation::parse_prompt_line(line.text, line.number, defaults_);
   if (!parsed.ok()) {
     const std::string id = generation::id_of_bad_line(line.text, line.number);
-    RLGEN_RETURN_IF_ERROR(fail_prompt(id, line.number, parsed.status()));
+    const Status why = in_words(parsed.status(), generation::keys_of_line(line.text));
+    RLGEN_RETURN_IF_ERROR(fail_prompt(id, line.number, why));
     return none;
   }
   Status status = ids_.add(parsed->id);
@@ -100,7 +124,8 @@ StatusOr<std::optional<GenerationRequest>> FileRun::read_prompt(const LineReader
   }
   if (status.ok()) status = session_.generation->complete(&request);
   if (!status.ok()) {
-    RLGEN_RETURN_IF_ERROR(fail_prompt(request.id, line.number, status));
+    const Status why = in_words(status, generation::keys_of_line(line.text));
+    RLGEN_RETURN_IF_ERROR(fail_prompt(request.id, line.number, why));
     return none;
   }
   total_ += request.sampling.n - defaults_.n;
@@ -126,8 +151,9 @@ StatusOr<NextRequest> FileRun::next(bool may_wait) {
 Status FileRun::accept(const Rollout& finished) {
   Rollout rollout = finished;
   if (session_.text) RLGEN_RETURN_IF_ERROR(session_.text->fill_text(&rollout));
-  RLGEN_ASSIGN_OR_RETURN(const std::string line, generation::write_rollout_line(rollout, facts_));
   const bool failed = rollout.finish.reason == FinishReason::kError;
+  if (failed) rollout.finish.error = in_words(rollout.finish.error, rollout.sampling);
+  RLGEN_ASSIGN_OR_RETURN(const std::string line, generation::write_rollout_line(rollout, facts_));
   RLGEN_RETURN_IF_ERROR(failed ? write_error(line) : write(line));
   ++made_;
   tokens_ += static_cast<int64_t>(rollout.tokens.size());
@@ -170,7 +196,7 @@ StatusOr<int> FileRun::run() {
   generation::BatchJob job;
   job.next = [this](bool may_wait) { return next(may_wait); };
   job.rejected = [this](const GenerationRequest& request, const Status& why) {
-    return fail_prompt(request.id, request.tag, why);
+    return fail_prompt(request.id, request.tag, in_words(why, request.sampling));
   };
   job.sink = this;
   job.max_in_flight = 2 * static_cast<int64_t>(options_.engine.spec.max_num_seqs);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ class FileRun final : private RolloutSink {
   Status write_error(const std::string& line);
   Status drop_stale_errors();
   Status fail_prompt(const std::string& id, int64_t line, const Status& why);
+  Status in_words(const Status& why, std::span<const std::string> own_keys) const;
+  Status in_words(const Status& why, const SamplingParams& sampling) const;
   Status accept(const Rollout& rollout) override;
   Status write(const std::string& line);
   void show_progress(const generation::BatchProgress& progress);

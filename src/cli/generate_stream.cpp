@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "contract/spec_error.h"
 
 namespace rlgen::cli {
 namespace {
@@ -68,7 +68,8 @@ class Stream {
   Stream(Session& session, Interrupts& interrupts) : session_(session), interrupts_(interrupts) {}
 
   StatusOr<int> run(GenerationRequest request) {
-    RLGEN_RETURN_IF_ERROR(session_.generation->complete(&request));
+    // All of it came from options.
+    RLGEN_RETURN_IF_ERROR(spec_error("--prompt", session_.generation->complete(&request)));
     live_ = request.sampling.n == 1;
     for (int32_t i = 0; i < request.sampling.n; ++i) {
       RLGEN_ASSIGN_OR_RETURN(auto text,
@@ -156,9 +157,6 @@ class Stream {
 }  // namespace
 
 StatusOr<int> stream_prompt(const StreamJob& job, Session& session, Interrupts& interrupts) {
-  if (const auto bad = first_invalid_utf8(job.prompt)) {
-    return absl::InvalidArgumentError(fmt::format("--prompt is not UTF-8 at byte {}", *bad));
-  }
   GenerationRequest request{.id = "prompt"};
   RLGEN_ASSIGN_OR_RETURN(request.prompt_token_ids, session.encode(make_prompt(job)));
   request.sampling = job.sampling;

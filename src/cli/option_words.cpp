@@ -1,5 +1,7 @@
 #include "cli/option_words.h"
 
+#include <absl/strings/cord.h>
+
 #include <array>
 #include <string>
 #include <string_view>
@@ -9,24 +11,19 @@
 namespace rlgen::cli {
 namespace {
 
-struct Name {
-  std::string_view field;
-  std::string_view option;
-};
-
 constexpr std::array kNames = {
-    Name{"num_threads", "--threads"},
-    Name{"activation_dtype", "--activation-dtype"},
-    Name{"kv_cache_dtype", "--kv-cache-dtype"},
-    Name{"kv_cache_memory_bytes", "--kv-cache-memory-bytes"},
-    Name{"block_size", "--block-size"},
-    Name{"max_num_seqs", "--max-num-seqs"},
-    Name{"max_num_batched_tokens", "--max-num-batched-tokens"},
-    Name{"max_model_len", "--max-model-len"},
+    OptionName{"num_threads", "--threads"},
+    OptionName{"activation_dtype", "--activation-dtype"},
+    OptionName{"kv_cache_dtype", "--kv-cache-dtype"},
+    OptionName{"kv_cache_memory_bytes", "--kv-cache-memory-bytes"},
+    OptionName{"block_size", "--block-size"},
+    OptionName{"max_num_seqs", "--max-num-seqs"},
+    OptionName{"max_num_batched_tokens", "--max-num-batched-tokens"},
+    OptionName{"max_model_len", "--max-model-len"},
 };
 
 // Words of their own in other messages; theirs begin with them.
-constexpr std::array kCommonWords = {Name{"isa", "--isa"}, Name{"dtype", "--dtype"}};
+constexpr std::array kCommonWords = {OptionName{"isa", "--isa"}, OptionName{"dtype", "--dtype"}};
 
 // False inside of a longer name, a path or a quotation.
 bool ends_word(std::string_view text, size_t at) {
@@ -35,7 +32,7 @@ bool ends_word(std::string_view text, size_t at) {
   return at >= text.size() || kWithin.find(text[at]) == std::string_view::npos;
 }
 
-void replace_words(const Name& name, std::string* text) {
+void replace_words(const OptionName& name, std::string* text) {
   for (size_t at = text->find(name.field); at != std::string::npos;
        at = text->find(name.field, at + 1)) {
     const size_t end = at + name.field.size();
@@ -45,6 +42,19 @@ void replace_words(const Name& name, std::string* text) {
   }
 }
 
+void replace_first_word(const OptionName& name, std::string* text) {
+  if (!text->starts_with(name.field) || !ends_word(*text, name.field.size())) return;
+  text->replace(0, name.field.size(), name.option);
+}
+
+Status with_text(const Status& error, const std::string& text) {
+  Status changed(error.code(), text);
+  error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    changed.SetPayload(type, payload);
+  });
+  return changed;
+}
+
 }  // namespace
 
 bool is_option_error(const Status& error) { return !spec_field_of(error).empty(); }
@@ -52,13 +62,21 @@ bool is_option_error(const Status& error) { return !spec_field_of(error).empty()
 Status in_option_words(const Status& error) {
   std::string text = message_of(error);
   const std::string field = spec_field_of(error);
-  for (const Name& name : kCommonWords) {
-    if (field == name.field && text.starts_with(name.field)) {
-      text.replace(0, name.field.size(), name.option);
-    }
+  for (const OptionName& name : kCommonWords) {
+    if (field == name.field) replace_first_word(name, &text);
   }
-  for (const Name& name : kNames) replace_words(name, &text);
-  return Status(error.code(), text);
+  for (const OptionName& name : kNames) replace_words(name, &text);
+  return with_text(error, text);
+}
+
+Status in_option_words(const Status& error, std::span<const OptionName> names) {
+  if (error.ok()) return error;
+  std::string text = message_of(error);
+  for (const OptionName& name : names) {
+    const bool unmistakable = name.field.find('_') != std::string_view::npos;
+    unmistakable ? replace_words(name, &text) : replace_first_word(name, &text);
+  }
+  return with_text(error, text);
 }
 
 }  // namespace rlgen::cli

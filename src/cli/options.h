@@ -84,7 +84,7 @@ struct DiffOptions {
   // gives.
   EngineOptions left, right;
   std::string left_settings, right_settings;  // what sets the sides apart, as the user gave it
-  std::vector<int32_t> prompt_token_ids;
+  std::vector<int64_t> prompt_token_ids;      // whatever whole numbers were given
   std::optional<std::string> prompt;
   std::string input;
   std::string reference;  // a file of activations in place of the right side

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
+#include "cli/option_words.h"
 #include "contract/sampling_json.h"
+#include "contract/spec_error.h"
 
 namespace rlgen::cli {
 namespace {
@@ -54,6 +57,12 @@ constexpr std::array kOptions = {
 
 std::span<const SamplingOption> sampling_options() { return kOptions; }
 
+bool holds_token_ids(const GivenSampling& given) {
+  return std::ranges::any_of(kOptions, [&](const SamplingOption& option) {
+    return option.key == given.key && option.kind == SamplingKind::kIdList;
+  });
+}
+
 SamplingParams command_line_defaults() {
   SamplingParams sampling;
   sampling.max_tokens = 256;
@@ -62,12 +71,43 @@ SamplingParams command_line_defaults() {
 
 StatusOr<SamplingParams> apply_sampling(const SamplingParams& model_defaults,
                                         const std::vector<GivenSampling>& given) {
+  std::vector<OptionName> names;
+  for (const SamplingOption& option : kOptions) names.push_back({option.key, option.name});
   SamplingParams sampling = model_defaults;
   for (const GivenSampling& option : given) {
     const nlohmann::json object = {{option.key, nlohmann::json::parse(option.json)}};
-    RLGEN_RETURN_IF_ERROR(annotate(merge_sampling_json(object, "", &sampling), option.option));
+    const Status merged = merge_sampling_json(object, "", &sampling);
+    RLGEN_RETURN_IF_ERROR(spec_error(option.key, in_option_words(merged, names)));
   }
   return sampling;
+}
+
+Status in_sampling_words(const Status& error, const std::vector<GivenSampling>& given,
+                         std::span<const std::string> own) {
+  const auto is_own = [&](std::string_view key) { return std::ranges::count(own, key) > 0; };
+  std::vector<OptionName> names;
+  for (const GivenSampling& option : given) {
+    if (is_own(option.key)) continue;
+    names.push_back({option.key, option.option});
+    // What the texts of --bad-words become.
+    if (option.key == "bad_words" && !is_own("bad_words_ids")) {
+      names.push_back({"bad_words_ids", option.option});
+    }
+  }
+  return in_option_words(error, names);
+}
+
+Status check_token_ids(const std::vector<GivenSampling>& given, int32_t vocab_size) {
+  for (const GivenSampling& option : given) {
+    if (!holds_token_ids(option)) continue;
+    for (const nlohmann::json& id : nlohmann::json::parse(option.json)) {
+      if (id >= 0 && id < vocab_size) continue;
+      return spec_error(option.key, absl::InvalidArgumentError(
+                                        fmt::format("{} is {}; it must be a token id from 0 to {}",
+                                                    option.option, id.dump(), vocab_size - 1)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace rlgen::cli

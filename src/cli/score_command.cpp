@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/interrupts.h"
+#include "cli/option_words.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/session.h"
@@ -123,8 +125,19 @@ class ScoreRun final : private RolloutSink {
     return finish(tag, std::move(text));
   }
 
+  // An error of one line in the words of whoever set what it names.
+  Status in_words(const Status& why) const {
+    std::vector<OptionName> names;
+    if (options_.logprobs_mode) names.push_back({"logprobs_mode", "--logprobs-mode"});
+    if (options_.engine.spec.max_model_len != 0) {
+      names.push_back({"max_model_len", "--max-model-len"});
+    }
+    return in_option_words(why, names);
+  }
+
   // The line as it came, without values and with the error.
-  Status fail(int64_t tag, const Status& why) {
+  Status fail(int64_t tag, const Status& error) {
+    const Status why = in_words(error);
     ++failed_;
     Pending& pending = pending_[tag];
     progress_.clear();
@@ -190,7 +203,10 @@ class ScoreRun final : private RolloutSink {
 }  // namespace
 
 StatusOr<int> run_score(const ScoreOptions& options) {
+  RLGEN_RETURN_IF_ERROR(check_readable(options.input));
   RLGEN_RETURN_IF_ERROR(generation::check_not_input("--input", options.input, options.output));
+  RLGEN_RETURN_IF_ERROR(check_writable(options.output));
+  if (!options.overwrite) RLGEN_RETURN_IF_ERROR(generation::check_new(options.output));
   Interrupts interrupts;
   RLGEN_ASSIGN_OR_RETURN(Session session, open_session(options.engine));
   return ScoreRun(options, session, interrupts).run();

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "backends/local/shard_options.h"
 #include "base/cpu.h"
 #include "base/hash.h"
 #include "cli/commands.h"
@@ -107,13 +108,14 @@ class Selftest {
   explicit Selftest(const SelftestOptions& options) : options_(options) {}
 
   StatusOr<int> run() {
+    if (has_model()) RLGEN_RETURN_IF_ERROR(check_model());
     for (const kernels::Isa isa : kernels::available_isas()) {
       const Status status = kernels::check_kernels(*kernels::kernel_table(isa));
       if (!status.ok()) ++failed_;
       fmt::print("{:<6} {}: kernels{}\n", status.ok() ? "ok" : "FAILED", kernels::isa_name(isa),
                  status.ok() ? "" : ": " + message_of(status));
     }
-    if (!options_.engine.spec.model.empty()) {
+    if (has_model()) {
       for (const Variant& variant : variants()) RLGEN_RETURN_IF_ERROR(run_variant(variant));
     }
     fmt::print("{}\n", failed_ == 0 ? "every check gave equal bits" : "some bits differ");
@@ -121,6 +123,15 @@ class Selftest {
   }
 
  private:
+  bool has_model() const { return !options_.engine.spec.model.empty(); }
+
+  // What is wrong with the model or its options is said before the long part.
+  Status check_model() const {
+    const ShardSpec& spec = options_.engine.spec;
+    RLGEN_ASSIGN_OR_RETURN(const models::Model model, backends::open_model(spec));
+    return backends::choose_kv_layout(spec, model.decoder.spec).status();
+  }
+
   Status run_variant(const Variant& variant) {
     EngineOptions options = options_.engine;
     options.spec.isa = variant.isa;

@@ -44,7 +44,7 @@ StatusOr<std::vector<int32_t>> Session::encode(const generation::Prompt& prompt)
   return no_text;
 }
 
-StatusOr<Session> open_session(const EngineOptions& options) {
+StatusOr<Session> open_session(const EngineOptions& options, const SessionCheck& check) {
   Session session;
   RLGEN_ASSIGN_OR_RETURN(session.folder, models::resolve_model_path(options.spec.model));
   auto text = generation::TextSession::open(session.folder);
@@ -65,10 +65,11 @@ StatusOr<Session> open_session(const EngineOptions& options) {
   }
   ShardSpec spec = options.spec;
   spec.model = session.folder;
-  session.launcher = std::make_unique<backends::LocalLauncher>(backends::open_text_side);
-  RLGEN_ASSIGN_OR_RETURN(
-      session.generation,
-      generation::Generation::start(*session.launcher, {spec}, std::move(generation_options)));
+  backends::ShardCheck check_shard;
+  if (check) check_shard = [&](const ShardInfo& info) { return check(session, info); };
+  backends::LocalLauncher launcher(backends::open_text_side, nullptr, std::move(check_shard));
+  RLGEN_ASSIGN_OR_RETURN(session.generation, generation::Generation::start(
+                                                 launcher, {spec}, std::move(generation_options)));
   return session;
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/edit_distance.h"
+#include "contract/limits.h"
 
 namespace rlgen {
 namespace {
@@ -35,37 +36,41 @@ Status read(const Field& field, bool* out) {
   return absl::OkStatus();
 }
 
-// Whole numbers, also written as 3.0.
-template <typename T>
-Status read_integer(const Field& field, T* out) {
+// Whole numbers, also written as 3.0; nothing for anything else.
+std::optional<int64_t> whole_number(const json& value) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
-  constexpr auto kLow = std::numeric_limits<T>::min();
-  constexpr auto kHigh = std::numeric_limits<T>::max();
-  const auto wanted = fmt::format("a whole number from {} to {}", kLow, kHigh);
-  if (field.value.is_number_unsigned()) {
-    const auto value = field.value.get<uint64_t>();
-    if (value > static_cast<uint64_t>(kHigh)) return wrong_type(field, wanted);
-    *out = static_cast<T>(value);
-    return absl::OkStatus();
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
   }
-  if (field.value.is_number_integer()) {
-    const auto value = field.value.get<int64_t>();
-    if (value < kLow || value > kHigh) return wrong_type(field, wanted);
-    *out = static_cast<T>(value);
-    return absl::OkStatus();
-  }
-  if (!field.value.is_number_float()) return wrong_type(field, wanted);
-  const double value = field.value.get<double>();
-  const bool whole = std::abs(value) <= kExact && std::floor(value) == value;
-  if (!whole || value < static_cast<double>(kLow) || value > static_cast<double>(kHigh)) {
-    return wrong_type(field, wanted);
-  }
-  *out = static_cast<T>(value);
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(std::abs(number) <= kExact) || std::floor(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+template <typename T>
+Status read_whole(const Field& field, const WholeRange& range, T* out) {
+  const std::optional<int64_t> value = whole_number(field.value);
+  if (!value || !range.contains(*value)) return wrong_type(field, range.rule());
+  *out = static_cast<T>(*value);
   return absl::OkStatus();
 }
 
-Status read(const Field& field, int32_t* out) { return read_integer(field, out); }
-Status read(const Field& field, int64_t* out) { return read_integer(field, out); }
+template <typename T>
+Status read_whole(const Field& field, const WholeRange& range, std::optional<T>* out) {
+  if (!field.value.is_null()) return read_whole(field, range, &out->emplace());
+  out->reset();
+  return absl::OkStatus();
+}
+
+// The only numbers in lists. Which of them there are, the vocabulary says.
+Status read(const Field& field, int32_t* out) {
+  constexpr WholeRange kTokenIds{std::numeric_limits<int32_t>::min(), kMostInt32, 1, "a token id"};
+  return read_whole(field, kTokenIds, out);
+}
 
 Status read(const Field& field, float* out) {
   if (!field.value.is_number()) return wrong_type(field, "a number");
@@ -118,7 +123,7 @@ Status read(const Field& field, std::vector<T>* out) {
 }
 
 Status read_top_k(const Field& field, int32_t* out) {
-  if (!field.value.is_null()) return read(field, out);
+  if (!field.value.is_null()) return read_whole(field, kTopKRange, out);
   *out = -1;
   return absl::OkStatus();
 }
@@ -199,6 +204,15 @@ constexpr Entry plain(std::string_view key) {
       [](const SamplingParams& params) { return to_json_value(params.*Member); }};
 }
 
+template <auto Member, const WholeRange& Range>
+constexpr Entry whole(std::string_view key) {
+  return {key,
+          [](const Field& field, SamplingParams* params) {
+            return read_whole(field, Range, &(params->*Member));
+          },
+          [](const SamplingParams& params) { return to_json_value(params.*Member); }};
+}
+
 nlohmann::ordered_json write_bias(const SamplingParams& params) {
   auto object = nlohmann::ordered_json::object();
   for (const auto& [id, bias] : params.logit_bias) object[std::to_string(id)] = shortest(bias);
@@ -220,23 +234,23 @@ constexpr std::array kEntries = {
     plain<&P::allowed_token_ids>("allowed_token_ids"),
     plain<&P::bad_words>("bad_words"),
     plain<&P::bad_words_ids>("bad_words_ids"),
-    plain<&P::max_tokens>("max_tokens"),
-    plain<&P::min_tokens>("min_tokens"),
+    whole<&P::max_tokens, kMaxTokensRange>("max_tokens"),
+    whole<&P::min_tokens, kCountRange>("min_tokens"),
     plain<&P::stop_token_ids>("stop_token_ids"),
     Entry{"stop", [](const Field& f, P* p) { return read_stop(f, &p->stop); },
           [](const P& p) { return to_json_value(p.stop); }},
     plain<&P::include_stop_str_in_output>("include_stop_str_in_output"),
     plain<&P::ignore_eos>("ignore_eos"),
     plain<&P::skip_special_tokens>("skip_special_tokens"),
-    plain<&P::output_prefix_len>("output_prefix_len"),
-    plain<&P::seed>("seed"),
-    plain<&P::n>("n"),
+    whole<&P::output_prefix_len, kCountRange>("output_prefix_len"),
+    whole<&P::seed, kSeedRange>("seed"),
+    whole<&P::n, kSamplesRange>("n"),
     Entry{"logprobs_mode", [](const Field& f, P* p) { return read_mode(f, &p->logprobs_mode); },
           [](const P& p) {
             return nlohmann::ordered_json(std::string(logprobs_mode_name(p.logprobs_mode)));
           }},
-    plain<&P::logprobs>("logprobs"),
-    plain<&P::prompt_logprobs>("prompt_logprobs"),
+    whole<&P::logprobs, kCountRange>("logprobs"),
+    whole<&P::prompt_logprobs, kCountRange>("prompt_logprobs"),
 };
 
 const Entry* find_entry(std::string_view key) {

@@ -81,6 +81,32 @@ TEST(SamplingJson, WrongTypesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("object"));
 }
 
+// One range, whatever is wrong with the number: beyond it, beyond its type, or not whole.
+TEST(SamplingJson, WholeNumbersAreRefusedWithTheRangeThatHolds) {
+  const std::pair<std::string, std::string> fields[] = {
+      {"n", "a whole number from 1 to 16384"},
+      {"max_tokens", "a whole number from 1 to 2147483647"},
+      {"min_tokens", "a whole number from 0 to 2147483647"},
+      {"output_prefix_len", "a whole number from 0 to 2147483647"},
+      {"logprobs", "a whole number from 0 to 2147483647"},
+      {"prompt_logprobs", "a whole number from 0 to 2147483647"},
+      {"seed", "a whole number from 0 to 9223372036854775807"},
+      {"top_k", "-1 or 0 (off) or a whole number up to 2147483647"}};
+  for (const auto& [field, rule] : fields) {
+    for (const std::string value : {"-2", "9223372036854775808", "1.5", "1e+20", "\"1\"", "true"}) {
+      EXPECT_EQ(error_of("{\"" + field + "\":" + value + "}"),
+                field + " is " + value + "; it must be " + rule);
+    }
+  }
+}
+
+TEST(SamplingJson, TokenIdsInListsAreNotGivenTheRangeOfTheirType) {
+  for (const std::string value : {"2147483648", "1.5", "\"1\""}) {
+    EXPECT_EQ(error_of("{\"stop_token_ids\":[1," + value + "]}"),
+              "stop_token_ids[1] is " + value + "; it must be a token id");
+  }
+}
+
 TEST(SamplingJson, WholeNumbersMayBeWrittenAsReals) {
   EXPECT_EQ(parse(R"({"max_tokens":3.0})")->max_tokens, 3);
 }

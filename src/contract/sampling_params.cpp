@@ -7,18 +7,27 @@
 #include <limits>
 #include <span>
 
+#include "contract/limits.h"
+
 namespace rlgen {
 namespace {
 
 // The bounds of OpenAI's and vLLM's interfaces.
 constexpr float kMaxPenalty = 2.0f;
-// Every sample costs memory before the first of them runs.
-constexpr int32_t kMaxSamples = 16384;
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 template <typename T>
 Status bad(std::string_view field, const T& value, std::string_view rule) {
   return absl::InvalidArgumentError(fmt::format("{} is {}; it must be {}", field, value, rule));
+}
+
+Status check_whole(std::string_view field, int64_t value, const WholeRange& range) {
+  return range.contains(value) ? absl::OkStatus() : bad(field, value, range.rule());
+}
+
+template <typename T>
+Status check_whole(std::string_view field, const std::optional<T>& value, const WholeRange& range) {
+  return value ? check_whole(field, *value, range) : absl::OkStatus();
 }
 
 // False for NaN too.
@@ -30,7 +39,7 @@ Status validate_numbers(const SamplingParams& params) {
     return bad("temperature", params.temperature,
                fmt::format("0 (greedy) or a finite number from {} on", kSmallestTemperature));
   }
-  if (params.top_k < -1) return bad("top_k", params.top_k, "-1 or 0 (off) or a positive number");
+  RLGEN_RETURN_IF_ERROR(check_whole("top_k", params.top_k, kTopKRange));
   if (!(params.top_p > 0.0f) || !(params.top_p <= 1.0f)) {
     return bad("top_p", params.top_p, "above 0 and at most 1");
   }
@@ -48,26 +57,17 @@ Status validate_numbers(const SamplingParams& params) {
 }
 
 Status validate_counts(const SamplingParams& params) {
-  if (params.max_tokens && *params.max_tokens < 1) {
-    return bad("max_tokens", *params.max_tokens, "at least 1");
-  }
-  if (params.min_tokens < 0) return bad("min_tokens", params.min_tokens, "at least 0");
+  RLGEN_RETURN_IF_ERROR(check_whole("max_tokens", params.max_tokens, kMaxTokensRange));
+  RLGEN_RETURN_IF_ERROR(check_whole("min_tokens", params.min_tokens, kCountRange));
   if (params.max_tokens && params.min_tokens > *params.max_tokens) {
     return bad("min_tokens", params.min_tokens,
                fmt::format("at most max_tokens, which is {}", *params.max_tokens));
   }
-  if (params.output_prefix_len < 0) {
-    return bad("output_prefix_len", params.output_prefix_len, "at least 0");
-  }
-  if (params.seed && *params.seed < 0) return bad("seed", *params.seed, "at least 0");
-  if (params.n < 1 || params.n > kMaxSamples) {
-    return bad("n", params.n, fmt::format("from 1 to {}", kMaxSamples));
-  }
-  if (params.logprobs < 0) return bad("logprobs", params.logprobs, "at least 0");
-  if (params.prompt_logprobs && *params.prompt_logprobs < 0) {
-    return bad("prompt_logprobs", *params.prompt_logprobs, "at least 0");
-  }
-  return absl::OkStatus();
+  RLGEN_RETURN_IF_ERROR(check_whole("output_prefix_len", params.output_prefix_len, kCountRange));
+  RLGEN_RETURN_IF_ERROR(check_whole("seed", params.seed, kSeedRange));
+  RLGEN_RETURN_IF_ERROR(check_whole("n", params.n, kSamplesRange));
+  RLGEN_RETURN_IF_ERROR(check_whole("logprobs", params.logprobs, kCountRange));
+  return check_whole("prompt_logprobs", params.prompt_logprobs, kCountRange);
 }
 
 Status validate_bias(const SamplingParams& params) {

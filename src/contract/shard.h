@@ -32,7 +32,7 @@ struct ShardSpec {
   int32_t block_size = 16;                   // keys per KV block, a multiple of 16
   int32_t max_num_seqs = 64;                 // running at once
   int32_t max_num_batched_tokens = 512;      // rows of one step
-  int32_t max_model_len = 0;                 // 0: the model's max_position_embeddings
+  int64_t max_model_len = 0;                 // 0: the model's max_position_embeddings
   bool enable_prefix_caching = true;         // equal beginnings share KV blocks
 };
 

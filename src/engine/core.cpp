@@ -5,27 +5,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/limits.h"
 #include "contract/spec_error.h"
 #include "engine/stop_rules.h"
 
 namespace rlgen::engine {
 namespace {
 
-Status check_option(std::string_view name, int64_t value, int64_t low, int64_t high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return spec_error(name, absl::InvalidArgumentError(fmt::format(
-                              "{} is {}; it must be from {} to {}", name, value, low, high)));
+Status check_option(std::string_view name, int64_t value, const WholeRange& range) {
+  if (range.contains(value)) return absl::OkStatus();
+  return spec_error(name, absl::InvalidArgumentError(
+                              fmt::format("{} is {}; it must be {}", name, value, range.rule())));
 }
 
 Status check_options(const EngineOptions& options, const models::DecoderSpec& spec) {
-  constexpr int64_t kMost = INT32_MAX;
-  RLGEN_RETURN_IF_ERROR(check_option("max_num_seqs", options.max_num_seqs, 1, 1 << 20));
+  RLGEN_RETURN_IF_ERROR(check_option("max_num_seqs", options.max_num_seqs, kNumSeqsRange));
+  RLGEN_RETURN_IF_ERROR(check_option("max_num_batched_tokens", options.max_num_batched_tokens,
+                                     kNumBatchedTokensRange));
+  RLGEN_RETURN_IF_ERROR(check_option("max_wanted_rows", options.max_wanted_rows, {0, 1 << 24}));
+  RLGEN_RETURN_IF_ERROR(check_option("num_threads", options.num_threads, {1, 4096}));
   RLGEN_RETURN_IF_ERROR(
-      check_option("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 24));
-  RLGEN_RETURN_IF_ERROR(check_option("max_wanted_rows", options.max_wanted_rows, 0, 1 << 24));
-  RLGEN_RETURN_IF_ERROR(check_option("num_threads", options.num_threads, 1, 4096));
-  RLGEN_RETURN_IF_ERROR(check_option("max_model_len", options.limits.max_model_len, 2, kMost));
-  return check_option("vocab_size", options.limits.vocab_size, 1, spec.vocab_rows);
+      check_option("max_model_len", options.limits.max_model_len, {kLeastModelLen, kMostInt32}));
+  return check_option("vocab_size", options.limits.vocab_size, {1, spec.vocab_rows});
 }
 
 ScheduleLimits schedule_limits(const EngineOptions& options) {

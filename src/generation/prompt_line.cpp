@@ -137,6 +137,14 @@ std::string id_of_bad_line(std::string_view text, int64_t line_number) {
   return std::to_string(line_number);
 }
 
+std::vector<std::string> keys_of_line(std::string_view text) {
+  std::vector<std::string> keys;
+  const StatusOr<ordered_json> line = parse_json_line(text);
+  if (!line.ok()) return keys;
+  for (const auto& [key, value] : line->items()) keys.push_back(key);
+  return keys;
+}
+
 Status PromptIds::add(const std::string& id) {
   if (seen_.insert(id).second) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -49,6 +49,9 @@ StatusOr<PromptLine> parse_prompt_line(std::string_view line, int64_t line_numbe
 // number.
 std::string id_of_bad_line(std::string_view line, int64_t line_number);
 
+// The keys of a line, whatever their values; none where it is no JSON object.
+std::vector<std::string> keys_of_line(std::string_view line);
+
 // The ids met so far in a file.
 class PromptIds {
  public:

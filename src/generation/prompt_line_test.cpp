@@ -115,5 +115,11 @@ TEST(PromptIds, AnIdMetTwice) {
   EXPECT_THAT(message_of(ids.add("a")), HasSubstr("id \"a\""));
 }
 
+TEST(PromptLine, KeysOfALine) {
+  EXPECT_EQ(keys_of_line(R"({"b": 1, "a": {"c": 2}})"), (std::vector<std::string>{"b", "a"}));
+  EXPECT_TRUE(keys_of_line("[1]").empty());
+  EXPECT_TRUE(keys_of_line("{").empty());
+}
+
 }  // namespace
 }  // namespace rlgen::generation

@@ -43,7 +43,16 @@ bool is_still_there(int fd, const std::string& path) {
   return opened.st_dev == there.st_dev && opened.st_ino == there.st_ino;
 }
 
+Status exists_error(const std::string& path) {
+  return absl::AlreadyExistsError(
+      fmt::format("output file {} exists; --overwrite replaces it", path));
+}
+
 }  // namespace
+
+Status check_new(const std::string& output) {
+  return ::access(output.c_str(), F_OK) == 0 ? exists_error(output) : absl::OkStatus();
+}
 
 Status check_not_input(std::string_view option, const std::string& input,
                        const std::string& output) {
@@ -55,10 +64,7 @@ Status check_not_input(std::string_view option, const std::string& input,
 StatusOr<std::unique_ptr<RolloutFile>> RolloutFile::open(const std::string& path,
                                                          ExistingFile existing) {
   const int fd = open_file(path, existing);
-  if (fd < 0 && errno == EEXIST) {
-    return absl::AlreadyExistsError(fmt::format(
-        "output file {} exists; --resume goes on with it, --overwrite replaces it", path));
-  }
+  if (fd < 0 && errno == EEXIST) return exists_error(path);
   if (fd < 0) return file_error("open", path, errno);
   std::unique_ptr<RolloutFile> file(new RolloutFile(path, fd));
   RLGEN_RETURN_IF_ERROR(file->start(existing));

@@ -18,6 +18,9 @@ enum class ExistingFile { kRefuse, kOverwrite, kResume };
 Status check_not_input(std::string_view option, const std::string& input,
                        const std::string& output);
 
+// kAlreadyExists for an output file that is there, which --overwrite would replace.
+Status check_new(const std::string& output);
+
 // A JSONL file that grows by whole lines. Each line goes to the system in one piece as it comes, so
 // that a killed process leaves at most one torn line, the last. The file is locked against a
 // second writer as long as the object lives. One thread at a time.

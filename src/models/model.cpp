@@ -37,7 +37,7 @@ Status check_aliases(const SafetensorsFolder& tensors, const NameTable& table) {
 
 }  // namespace
 
-StatusOr<Model> open_model(const std::string& model, int32_t max_model_len,
+StatusOr<Model> open_model(const std::string& model, int64_t max_model_len,
                            std::optional<DType> dtype, kernels::Profile profile) {
   RLGEN_ASSIGN_OR_RETURN(const std::string path, resolve_model_path(model));
   const std::string file = path + "/config.json";

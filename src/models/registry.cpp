@@ -6,6 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "contract/limits.h"
 #include "contract/spec_error.h"
 #include "models/families/dense.h"
 
@@ -38,15 +39,15 @@ void check_architecture(ConfigReader& config, const Family& family) {
 }
 
 StatusOr<int32_t> context_in_force(const ConfigReader& config, const RotaryParameters& rotary,
-                                   int32_t max_model_len) {
+                                   int64_t max_model_len) {
   if (max_model_len == 0) return rotary.max_position;
   const int32_t longest = longest_context(rotary);
-  if (max_model_len >= 1 && max_model_len <= longest) return max_model_len;
+  if (max_model_len >= kLeastModelLen && max_model_len <= longest) return int32_t(max_model_len);
   return spec_error(
       "max_model_len",
       absl::InvalidArgumentError(
-          fmt::format("max_model_len is {}, but {} allows 1 to {} (max_position_embeddings is {})",
-                      max_model_len, config.file(), longest, rotary.max_position)));
+          fmt::format("max_model_len is {}, but {} allows {} to {} (max_position_embeddings is {})",
+                      max_model_len, config.file(), kLeastModelLen, longest, rotary.max_position)));
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ const Family* find_family(std::string_view model_type) {
 }
 
 StatusOr<ResolvedConfig> resolve_config(const nlohmann::json& document, const std::string& file,
-                                        int32_t max_model_len) {
+                                        int64_t max_model_len) {
   ConfigReader config(document, file);
   const std::string model_type = config.text("model_type");
   RLGEN_RETURN_IF_ERROR(config.status());

@@ -27,6 +27,6 @@ struct ResolvedConfig {
 // the model cannot have; kUnimplemented for another model_type or architecture (the families that
 // there are get listed), for an unknown key, and for one that asks for arithmetic we do not have.
 StatusOr<ResolvedConfig> resolve_config(const nlohmann::json& document, const std::string& file,
-                                        int32_t max_model_len);
+                                        int64_t max_model_len);
 
 }  // namespace rlgen::models

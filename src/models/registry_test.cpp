@@ -36,7 +36,7 @@ DecoderSpec accept(const json& config) {
   return resolved.ok() ? resolved->spec : DecoderSpec{};
 }
 
-std::string refuse(const json& config, absl::StatusCode code, int32_t max_model_len = 0) {
+std::string refuse(const json& config, absl::StatusCode code, int64_t max_model_len = 0) {
   const auto resolved = resolve_config(config, "config.json", max_model_len);
   if (resolved.ok()) return "accepted";
   EXPECT_EQ(resolved.status().code(), code) << resolved.status();
@@ -264,8 +264,12 @@ TEST(Config, ContextInForce) {
   EXPECT_EQ(resolve_config(config, "config.json", 0)->max_model_len, 128);
   EXPECT_EQ(resolve_config(config, "config.json", 77)->max_model_len, 77);
   const auto code = absl::StatusCode::kInvalidArgument;
-  EXPECT_THAT(refuse(config, code, 129), HasSubstr("max_model_len is 129"));
-  EXPECT_THAT(refuse(config, code, -1), HasSubstr("max_model_len is -1"));
+  EXPECT_EQ(resolve_config(config, "config.json", 2)->max_model_len, 2);
+  for (const int64_t wrong_len : {int64_t{129}, int64_t{1}, int64_t{-1}, int64_t{1} << 40}) {
+    EXPECT_THAT(refuse(config, code, wrong_len),
+                HasSubstr("max_model_len is " + std::to_string(wrong_len) +
+                          ", but config.json allows 2 to 128"));
+  }
   const json linear = config_of("llama_rope_linear");
   EXPECT_TRUE(resolve_config(linear, "config.json", 256).ok());
   EXPECT_FALSE(resolve_config(linear, "config.json", 257).ok());

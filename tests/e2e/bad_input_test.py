@@ -288,7 +288,7 @@ class BadRuns(CommandLineTest):
         for extra in ((), ("--chat",)):
             command = [*map(os.fsencode, self.command("generate", "--model", CHECKPOINTS / "llama_text", *extra))]
             done = subprocess.run([*command, b"--prompt", b"a\xff"], capture_output=True, timeout=TIMEOUT, check=False)
-            self.assertEqual((done.returncode, done.stderr), (1, b"rlgen: --prompt is not UTF-8 at byte 1\n"))
+            self.assertEqual((done.returncode, done.stderr), (2, b"rlgen: --prompt is not UTF-8 at byte 1\n"))
 
     def run_in_shell(self, prompts: Path, redirection: str, before: str = "") -> int:
         """Rolls the prompts out into the file out, with the streams that the shell leaves open."""

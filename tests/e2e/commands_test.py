@@ -70,7 +70,7 @@ class Streaming(CommandLineTest):
     def test_too_long(self) -> None:
         """A prompt beyond the context."""
         result = self.run_rlgen("generate", "--model", TEXT, "--prompt", "x" * 400)
-        self.assert_one_error(result, 1, "400", "128")
+        self.assert_one_error(result, 2, "400", "128")
 
 
 class Table(CommandLineTest):
@@ -223,11 +223,11 @@ class Speed(CommandLineTest):
     def test_bench_does_not_fit(self) -> None:
         """More tokens than the context has."""
         result = self.run_rlgen("bench", "--model", TEXT, "--prefill-tokens", 100, "--decode-tokens", 100)
-        self.assert_one_error(result, 1, "--prefill-tokens 100", "128")
+        self.assert_one_error(result, 2, "--prefill-tokens 100", "128")
 
     def test_bench_bad_files_and_rows(self) -> None:
         """A row that is not there, figures that are none."""
-        self.assert_one_error(self.run_rlgen("bench", "--model", TEXT, "--rows", "x"), 1, '"x"', "decode/64")
+        self.assert_one_error(self.run_rlgen("bench", "--model", TEXT, "--rows", "x"), 2, '"x"', "decode/64")
         wrong = self.folder / "wrong.json"
         wrong.write_text("{}")
         self.assert_one_error(self.run_rlgen("bench", "--model", TEXT, "--compare", wrong), 1, "wrong.json", "schema")

@@ -46,30 +46,35 @@ int64_t field_of(std::string_view text, std::string_view key) {
 }
 
 // Cached file pages count as use but are given back when memory is short.
-std::optional<int64_t> room_in(const std::string& folder, const GroupFiles& names) {
+std::optional<MachineMemory> room_in(const std::string& folder, const GroupFiles& names) {
   const auto limit = read_number(fmt::format("{}/{}", folder, names.limit));
   const auto use = read_number(fmt::format("{}/{}", folder, names.use));
   if (!limit || !use) return std::nullopt;
   const auto stat = read_file(folder + "/memory.stat");
   const std::string_view text = stat.ok() ? std::string_view(*stat) : std::string_view();
   const int64_t cached = field_of(text, names.inactive) + field_of(text, names.active);
-  return std::clamp<int64_t>(*limit - *use + cached, 0, *limit);
+  return MachineMemory{.total = *limit,
+                       .free = std::clamp<int64_t>(*limit - *use + cached, 0, *limit)};
 }
 
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 // The tightest room from `path` up to the root of a hierarchy.
-void narrow(int64_t* room, const std::string& root, std::string path, const GroupFiles& names) {
+void narrow(MachineMemory* room, const std::string& root, std::string path,
+            const GroupFiles& names) {
   if (path == "/") path.clear();
   while (true) {
-    if (const auto here = room_in(root + path, names)) *room = std::min(*room, *here);
+    if (const auto here = room_in(root + path, names)) {
+      room->total = std::min(room->total, here->total);
+      room->free = std::min(room->free, here->free);
+    }
     if (path.empty()) return;
     path = parent_of(path);
   }
 }
 
 // Lines of /proc/self/cgroup: "0::/a/b" (version 2) or "5:memory:/a/b" (version 1).
-void narrow_by_cgroups(const MemoryFiles& files, int64_t* room) {
+void narrow_by_cgroups(const MemoryFiles& files, MachineMemory* room) {
   const auto text = read_file(files.self_cgroup);
   if (!text.ok()) return;
   std::string_view rest = *text;
@@ -89,21 +94,31 @@ void narrow_by_cgroups(const MemoryFiles& files, int64_t* room) {
   }
 }
 
-}  // namespace
-
-StatusOr<int64_t> free_memory(const MemoryFiles& files) {
-  RLGEN_ASSIGN_OR_RETURN(const std::string meminfo, read_file(files.meminfo));
-  constexpr std::string_view kKey = "MemAvailable:";
-  const size_t at = meminfo.find(kKey);
+// The kilobytes of one line of /proc/meminfo, in bytes.
+StatusOr<int64_t> bytes_in(const std::string& meminfo, std::string_view key,
+                           const std::string& path) {
+  const size_t at = meminfo.find(key);
   const auto kilobytes = at == std::string::npos
                              ? std::nullopt
-                             : parse_number(std::string_view(meminfo).substr(at + kKey.size()));
-  if (!kilobytes) {
-    return absl::NotFoundError(fmt::format("{} has no line MemAvailable", files.meminfo));
-  }
-  int64_t room = *kilobytes * 1024;
-  narrow_by_cgroups(files, &room);
-  return room;
+                             : parse_number(std::string_view(meminfo).substr(at + key.size()));
+  if (kilobytes) return *kilobytes * 1024;
+  return absl::NotFoundError(fmt::format("{} has no line {}", path, key));
+}
+
+}  // namespace
+
+StatusOr<MachineMemory> machine_memory(const MemoryFiles& files) {
+  RLGEN_ASSIGN_OR_RETURN(const std::string meminfo, read_file(files.meminfo));
+  MachineMemory memory;
+  RLGEN_ASSIGN_OR_RETURN(memory.total, bytes_in(meminfo, "MemTotal:", files.meminfo));
+  RLGEN_ASSIGN_OR_RETURN(memory.free, bytes_in(meminfo, "MemAvailable:", files.meminfo));
+  narrow_by_cgroups(files, &memory);
+  return memory;
+}
+
+StatusOr<int64_t> free_memory(const MemoryFiles& files) {
+  RLGEN_ASSIGN_OR_RETURN(const MachineMemory memory, machine_memory(files));
+  return memory.free;
 }
 
 }  // namespace rlgen::backends

@@ -29,6 +29,7 @@ class FreeMemoryTest : public ::testing::Test {
 
 TEST_F(FreeMemoryTest, TakesTheKernelsWordWithoutGroups) {
   EXPECT_EQ(*free_memory(files), 1000 * 1024);
+  EXPECT_EQ(machine_memory(files)->total, 9000 * 1024);
   write("cgroup", "0::/a/b\n");
   write("sys/a/b/memory.max", "max\n");
   write("sys/a/b/memory.current", "77\n");
@@ -40,6 +41,7 @@ TEST_F(FreeMemoryTest, TheTightestGroupAboveCounts) {
   write("sys/a/b/memory.max", "500000\n");
   write("sys/a/b/memory.current", "100000\n");
   EXPECT_EQ(*free_memory(files), 400000);
+  EXPECT_EQ(machine_memory(files)->total, 500000);
   write("sys/a/memory.max", "500000\n");
   write("sys/a/memory.current", "450000\n");
   EXPECT_EQ(*free_memory(files), 50000);
@@ -66,7 +68,10 @@ TEST_F(FreeMemoryTest, ReadsVersionOne) {
 TEST_F(FreeMemoryTest, SaysWhenTheKernelDoesNot) {
   write("meminfo", "MemTotal: 9000 kB\n");
   EXPECT_EQ(free_memory(files).status().code(), absl::StatusCode::kNotFound);
+  write("meminfo", "MemAvailable: 9000 kB\n");
+  EXPECT_EQ(machine_memory(files).status().code(), absl::StatusCode::kNotFound);
   EXPECT_GT(*free_memory(), 0);
+  EXPECT_GE(machine_memory()->total, machine_memory()->free);
 }
 
 }  // namespace

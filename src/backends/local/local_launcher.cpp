@@ -36,11 +36,13 @@ engine::EngineOptions engine_options(const ShardSpec& spec, const ShardInfo& inf
   return options;
 }
 
-// Free memory but for the weights, which are not loaded yet, and for a second set of them, which an
-// update fills.
-StatusOr<int64_t> free_for_kv(int64_t weight_bytes) {
-  RLGEN_ASSIGN_OR_RETURN(const int64_t free_bytes, free_memory());
-  return std::max<int64_t>(0, free_bytes - 2 * weight_bytes);
+// What is free but for the weights, which are not loaded yet, and for a second set of them, which
+// an update fills. Bytes that somebody has named need no kernel that says what there is.
+StatusOr<MachineMemory> memory_for_kv(const ShardSpec& spec, int64_t weight_bytes) {
+  StatusOr<MachineMemory> memory = machine_memory();
+  if (!memory.ok() && spec.kv_cache_memory_bytes > 0) return MachineMemory{.total = INT64_MAX};
+  if (memory.ok()) memory->free = std::max<int64_t>(0, memory->free - 2 * weight_bytes);
+  return memory;
 }
 
 Status load(const models::Model& model, int32_t num_threads, WeightSink& sink) {
@@ -66,14 +68,12 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
   const int32_t vocab_rows = model.decoder.spec.vocab_rows;
   info.vocab_size = text.vocab_size > 0 ? std::min(text.vocab_size, vocab_rows) : vocab_rows;
 
-  int64_t free_bytes = 0;
-  if (spec.kv_cache_memory_bytes == 0) {
-    RLGEN_ASSIGN_OR_RETURN(free_bytes, free_for_kv(info.weight_bytes));
-  }
+  RLGEN_ASSIGN_OR_RETURN(const MachineMemory memory, memory_for_kv(spec, info.weight_bytes));
   RLGEN_ASSIGN_OR_RETURN(const int64_t kv_bytes,
-                         choose_kv_bytes(spec, layout, info.max_model_len, free_bytes));
+                         choose_kv_bytes(spec, layout, info.max_model_len, memory));
   RLGEN_ASSIGN_OR_RETURN(auto kv_memory, Region::create(kv_bytes));
   info.kv_capacity_tokens = kv_bytes / int64_t(layout.block_stride()) * layout.block_size;
+  if (check_) RLGEN_RETURN_IF_ERROR(check_(info));
 
   auto shard = std::make_unique<LocalShard>(info, model.decoder.table, make_system_clock());
   RLGEN_RETURN_IF_ERROR(load(model, machine.num_threads, *shard));

@@ -19,13 +19,18 @@ struct TextSide {
 // Reads the text side of a checkpoint folder.
 using TextSideFactory = std::function<StatusOr<TextSide>(const std::string& folder)>;
 
+// Called with what a shard will be, but for its weights, before they are loaded. An error ends the
+// start and comes through as it is.
+using ShardCheck = std::function<Status(const ShardInfo& info)>;
+
 // Starts shards in this process. Stateless; any thread.
 class LocalLauncher final : public ShardLauncher {
  public:
   // Without a factory shards know token ids only. text_side.h has the usual one. `observer` looks
   // on at every step of every shard, on the shard's thread, and outlives them.
-  explicit LocalLauncher(TextSideFactory text = {}, models::ForwardObserver* observer = nullptr)
-      : text_(std::move(text)), observer_(observer) {}
+  explicit LocalLauncher(TextSideFactory text = {}, models::ForwardObserver* observer = nullptr,
+                         ShardCheck check = {})
+      : text_(std::move(text)), observer_(observer), check_(std::move(check)) {}
 
   // Opens the checkpoint, loads it as update 1 (version 0) and starts the engine. Errors:
   // models::open_model's, the options' (shard_options.h), WeightStore's, the text side's.
@@ -37,6 +42,7 @@ class LocalLauncher final : public ShardLauncher {
  private:
   TextSideFactory text_;
   models::ForwardObserver* observer_;
+  ShardCheck check_;
 };
 
 // Loads an opened checkpoint (open_model of shard_options.h) into memory as a shard would and gives

@@ -142,7 +142,24 @@ TEST(LocalShard, BadOptionsAreNamed) {
   expect_error([](auto& s) { s.max_num_seqs = 0; }, "max_num_seqs is 0");
   expect_error([](auto& s) { s.max_num_batched_tokens = 0; }, "max_num_batched_tokens is 0");
   expect_error([](auto& s) { s.kv_cache_memory_bytes = 100; }, "kv_cache_memory_bytes is 100");
-  expect_error([](auto& s) { s.max_model_len = -1; }, "max_model_len");
+  expect_error([](auto& s) { s.max_model_len = -1; }, "max_model_len is -1");
+  expect_error([](auto& s) { s.max_model_len = 1; }, "max_model_len is 1, but");
+}
+
+TEST(LocalShard, ACheckSeesTheShardBeforeItsWeightsAreLoaded) {
+  Sink sink;
+  std::vector<ShardInfo> seen;
+  LocalLauncher launcher({}, nullptr, [&](const ShardInfo& info) -> Status {
+    seen.push_back(info);
+    return seen.size() == 1 ? absl::OkStatus() : absl::InvalidArgumentError("not this one");
+  });
+  const auto shard = launcher.start(spec_of(), sink);
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  const ShardInfo info = *(*shard)->info();
+  EXPECT_EQ(seen.at(0).numerics, info.numerics);
+  EXPECT_EQ(seen.at(0).vocab_size, info.vocab_size);
+  EXPECT_EQ(seen.at(0).kv_capacity_tokens, info.kv_capacity_tokens);
+  EXPECT_EQ(message_of(launcher.start(spec_of(), sink).status()), "not this one");
 }
 
 TEST(LocalShard, WeightsInAnotherTypeAreAnotherModel) {

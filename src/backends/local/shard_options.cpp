@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/cpu.h"
+#include "contract/limits.h"
 #include "contract/spec_error.h"
 #include "tensor/dtype.h"
 
@@ -12,7 +13,17 @@ namespace rlgen::backends {
 namespace {
 
 constexpr int32_t kMostThreads = 1024;
-constexpr int32_t kLargestBlock = 1024;
+constexpr int64_t kMostBlocks = kMostInt32;  // they are counted so
+
+// `least` is what one sequence needs, `most` what there is.
+Status wrong_kv_bytes(int64_t bytes, int64_t least, int64_t most, int32_t max_model_len) {
+  return spec_error(
+      "kv_cache_memory_bytes",
+      absl::ResourceExhaustedError(fmt::format(
+          "kv_cache_memory_bytes is {}; it must be 0 (chosen by need and free memory) or from {}, "
+          "which one sequence of max_model_len {} needs, to {}, the memory of this machine",
+          bytes, least, max_model_len, most)));
+}
 
 }  // namespace
 
@@ -71,10 +82,10 @@ StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                       absl::InvalidArgumentError(fmt::format(
                           "kv_cache_dtype is '{}'; use auto, float32, bfloat16 or float16", name)));
   }
-  if (spec.block_size < 16 || spec.block_size > kLargestBlock || spec.block_size % 16 != 0) {
-    return spec_error("block_size", absl::InvalidArgumentError(fmt::format(
-                                        "block_size is {}; use a multiple of 16 from 16 to {}",
-                                        spec.block_size, kLargestBlock)));
+  if (!kBlockSizeRange.contains(spec.block_size)) {
+    return spec_error("block_size", absl::InvalidArgumentError(
+                                        fmt::format("block_size is {}; it must be {}",
+                                                    spec.block_size, kBlockSizeRange.rule())));
   }
   return models::kv_layout(model, *dtype, spec.block_size);
 }
@@ -88,35 +99,26 @@ NumericsId numerics_of(const models::Model& model, kernels::Profile profile,
 }
 
 StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout& layout,
-                                  int32_t max_model_len, int64_t free_bytes) {
+                                  int32_t max_model_len, const MachineMemory& memory) {
   const auto block = int64_t(layout.block_stride());
   const int64_t blocks = (int64_t(max_model_len) + layout.block_size - 1) / layout.block_size;
   const int64_t one = blocks * block;
-  if (spec.kv_cache_memory_bytes < 0) {
-    return spec_error("kv_cache_memory_bytes",
-                      absl::InvalidArgumentError(fmt::format(
-                          "kv_cache_memory_bytes is {}; use a number of bytes, or 0 to have it "
-                          "chosen",
-                          spec.kv_cache_memory_bytes)));
+  if (spec.kv_cache_memory_bytes != 0) {
+    const int64_t most = std::min(memory.total, kMostBlocks * block);
+    const int64_t wanted = spec.kv_cache_memory_bytes;
+    if (wanted >= one && wanted <= most) return wanted;
+    return wrong_kv_bytes(wanted, one, most, max_model_len);
   }
-  if (spec.kv_cache_memory_bytes > 0) {
-    if (spec.kv_cache_memory_bytes >= one) return spec.kv_cache_memory_bytes;
-    return spec_error(
-        "kv_cache_memory_bytes",
-        absl::ResourceExhaustedError(
-            fmt::format("kv_cache_memory_bytes is {}; it must be at least {}, what one sequence of "
-                        "max_model_len {} needs; raise the one or lower the other",
-                        spec.kv_cache_memory_bytes, one, max_model_len)));
-  }
-  const auto share = int64_t(double(free_bytes) * kFreeShare);
+  const auto share = int64_t(double(memory.free) * kFreeShare);
   if (share < one) {
     return absl::ResourceExhaustedError(fmt::format(
         "one sequence of max_model_len {} needs {} bytes of KV cache and {:.0f}% of the "
         "free memory is {} bytes; lower max_model_len or set kv_cache_memory_bytes",
         max_model_len, one, kFreeShare * 100, share));
   }
-  const int64_t wanted = one * std::max(spec.max_num_seqs, 1);
-  return std::min(wanted, share / block * block);
+  const int64_t most = std::min(share / block, kMostBlocks) * block;
+  const int64_t seqs = std::max(spec.max_num_seqs, 1);
+  return seqs > most / one ? most : one * seqs;
 }
 
 }  // namespace rlgen::backends

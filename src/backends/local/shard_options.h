@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "backends/local/free_memory.h"
 #include "base/status.h"
 #include "contract/numerics.h"
 #include "contract/shard.h"
@@ -44,11 +45,12 @@ StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
 NumericsId numerics_of(const models::Model& model, kernels::Profile profile,
                        const kernels::KvLayout& layout);
 
-// Bytes for KV blocks. Given explicitly, they are taken; 0 takes what max_num_seqs sequences of
-// max_model_len tokens need, but at most kFreeShare of `free_bytes`. kResourceExhausted, with
-// the numbers, when not one sequence of max_model_len fits.
+// Bytes for KV blocks. Given explicitly, they are taken, if they hold one sequence of max_model_len
+// and the machine has as many. 0 takes what max_num_seqs sequences of max_model_len tokens need,
+// but at most kFreeShare of `memory.free`. kResourceExhausted, with the numbers, when not one
+// sequence of max_model_len fits, or more is asked for than there is.
 inline constexpr double kFreeShare = 0.5;
 StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout& layout,
-                                  int32_t max_model_len, int64_t free_bytes);
+                                  int32_t max_model_len, const MachineMemory& memory);
 
 }  // namespace rlgen::backends

@@ -59,19 +59,36 @@ TEST(ShardOptions, KvLayoutFollowsModelAndOptions) {
 TEST(ShardOptions, KvBytesAreBoundedByNeedAndByFreeMemory) {
   const kernels::KvLayout layout = *choose_kv_layout({}, small_model());
   const auto block = int64_t(layout.block_stride());
+  const auto choose = [&](const ShardSpec& spec, int64_t free) {
+    return choose_kv_bytes(spec, layout, 100, {.total = int64_t{1} << 60, .free = free});
+  };
   const ShardSpec four{.max_num_seqs = 4};
-  EXPECT_EQ(*choose_kv_bytes(four, layout, 100, int64_t{1} << 40), 4 * 7 * block);
-  EXPECT_EQ(*choose_kv_bytes(four, layout, 100, 20 * block + 5), 10 * block);
-  const Status poor = choose_kv_bytes(four, layout, 100, 13 * block).status();
+  EXPECT_EQ(*choose(four, int64_t{1} << 40), 4 * 7 * block);
+  EXPECT_EQ(*choose(four, 20 * block + 5), 10 * block);
+  EXPECT_EQ(*choose({.max_num_seqs = 1 << 20}, int64_t{1} << 59), 7 * block << 20);
+  const Status poor = choose(four, 13 * block).status();
   EXPECT_EQ(poor.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(mentions(poor, std::to_string(7 * block))) << poor;
-  EXPECT_EQ(*choose_kv_bytes({.kv_cache_memory_bytes = 9 * block}, layout, 100, 0), 9 * block);
-  const Status small = choose_kv_bytes({.kv_cache_memory_bytes = 999}, layout, 100, 0).status();
-  EXPECT_TRUE(mentions(small, "kv_cache_memory_bytes is 999")) << small;
-  EXPECT_EQ(spec_field_of(small), "kv_cache_memory_bytes");
   EXPECT_EQ(spec_field_of(poor), "");
-  EXPECT_TRUE(
-      mentions(choose_kv_bytes({.kv_cache_memory_bytes = -2}, layout, 100, 0).status(), "is -2"));
+}
+
+// Bytes that somebody names are taken as they are, or refused with both ends of what may be.
+TEST(ShardOptions, KvBytesThatAreNamed) {
+  const kernels::KvLayout layout = *choose_kv_layout({}, small_model());
+  const auto block = int64_t(layout.block_stride());
+  const MachineMemory memory{.total = 50 * block, .free = 0};
+  for (const int64_t bytes : {7 * block, 9 * block + 1, 50 * block}) {
+    EXPECT_EQ(*choose_kv_bytes({.kv_cache_memory_bytes = bytes}, layout, 100, memory), bytes);
+  }
+  for (const int64_t bytes : {int64_t{-2}, int64_t{999}, 7 * block - 1, 50 * block + 1,
+                              int64_t{1'000'000'000'000'000}, int64_t{1} << 62}) {
+    const Status status =
+        choose_kv_bytes({.kv_cache_memory_bytes = bytes}, layout, 100, memory).status();
+    EXPECT_TRUE(mentions(status, "kv_cache_memory_bytes is " + std::to_string(bytes))) << status;
+    EXPECT_TRUE(mentions(status, "from " + std::to_string(7 * block))) << status;
+    EXPECT_TRUE(mentions(status, "to " + std::to_string(50 * block))) << status;
+    EXPECT_EQ(spec_field_of(status), "kv_cache_memory_bytes");
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "cli/bench/latencies.h"
 #include "cli/bench/process_memory.h"
+#include "contract/spec_error.h"
 #include "kernels/philox.h"
 
 namespace rlgen::cli {
@@ -80,8 +81,10 @@ StatusOr<Figure> measure_decode(BenchContext& context, const RowSpec& row) {
                          step_bytes));
   const SteadyWindow window = steady_window(timed.run.steps, row.batch);
   if (window.steps == 0) {
-    return absl::InvalidArgumentError(fmt::format(
-        "--decode-tokens {} is too few for a steady part at batch {}", decode, row.batch));
+    return spec_error(
+        "--decode-tokens",
+        absl::InvalidArgumentError(fmt::format(
+            "--decode-tokens {} is too few for a steady part at batch {}", decode, row.batch)));
   }
   const auto tokens = static_cast<double>(window.tokens);
   const double step_seconds = window.seconds / static_cast<double>(window.steps);

@@ -36,7 +36,22 @@ StatusOr<std::optional<TokenIds>> read_line(const std::string& line) {
   return absl::InvalidArgumentError("prompt_token_ids is empty");
 }
 
-StatusOr<std::vector<TokenIds>> read_file_of_lines(const std::string& path) {
+template <typename Id>
+Status check_in_vocabulary(const std::vector<Id>& ids, int32_t vocab_size) {
+  for (const Id id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} is no token id; they go from 0 to {}", id, vocab_size - 1));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<TokenIds>> given_ids(const std::vector<int64_t>& ids, int32_t vocab_size) {
+  RLGEN_RETURN_IF_ERROR(annotate(check_in_vocabulary(ids, vocab_size), "--prompt-token-ids"));
+  return std::vector<TokenIds>{TokenIds(ids.begin(), ids.end())};
+}
+
+StatusOr<std::vector<TokenIds>> read_file_of_lines(const std::string& path, int32_t vocab_size) {
   RLGEN_ASSIGN_OR_RETURN(auto reader, generation::LineReader::open(path));
   std::vector<TokenIds> sequences;
   for (;;) {
@@ -44,7 +59,8 @@ StatusOr<std::vector<TokenIds>> read_file_of_lines(const std::string& path) {
     if (!line) break;
     if (generation::is_blank(line->text)) continue;
     auto ids = read_line(line->text);
-    if (!ids.ok()) return annotate(ids.status(), fmt::format("{} line {}", path, line->number + 1));
+    const Status status = ids.ok() && *ids ? check_in_vocabulary(**ids, vocab_size) : ids.status();
+    if (!status.ok()) return annotate(status, fmt::format("{} line {}", path, line->number + 1));
     if (*ids) sequences.push_back(**std::move(ids));
   }
   if (!sequences.empty()) return sequences;
@@ -53,9 +69,9 @@ StatusOr<std::vector<TokenIds>> read_file_of_lines(const std::string& path) {
 
 }  // namespace
 
-StatusOr<std::vector<TokenIds>> read_sequences(const DiffOptions& options) {
-  if (!options.input.empty()) return read_file_of_lines(options.input);
-  if (!options.prompt) return std::vector<TokenIds>{options.prompt_token_ids};
+StatusOr<std::vector<TokenIds>> read_sequences(const DiffOptions& options, int32_t vocab_size) {
+  if (!options.input.empty()) return read_file_of_lines(options.input, vocab_size);
+  if (!options.prompt) return given_ids(options.prompt_token_ids, vocab_size);
   RLGEN_ASSIGN_OR_RETURN(TokenIds ids, encode(options.left.spec.model, *options.prompt));
   if (!ids.empty()) return std::vector<TokenIds>{std::move(ids)};
   return absl::InvalidArgumentError("--prompt has no tokens");

@@ -119,8 +119,24 @@ _BY_TYPE: dict[str, type[RlgenError]] = {
 }
 
 
+_BY_BUILTIN: dict[type[Exception], type[RlgenError]] = {
+    ValueError: BadInputError,
+    NotImplementedError: UnsupportedError,
+    TimeoutError: DeadlineError,
+    RuntimeError: WrongStateError,
+}
+
+
 def from_status(status: str, code: str, message: str, error_type: str = "") -> RlgenError:
-    """The exception for an error of the native library: `status` is the name of its status code."""
-    error = (_BY_TYPE.get(error_type) or _BY_STATUS.get(status, InternalError))(message)
+    """The exception for an error of the native library.
+
+    status: the name of its status code, which decides the category. error_type: the exception that callers
+    expect, a built-in or one of the names above; it wins where the category is none of it.
+    """
+    kind = _BY_TYPE.get(error_type) or _BY_STATUS.get(status, InternalError)
+    for builtin, fitting in _BY_BUILTIN.items():
+        if error_type == builtin.__name__ and not issubclass(kind, builtin):
+            kind = fitting
+    error = kind(message)
     error.code = code
     return error

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 from typing import TYPE_CHECKING, ClassVar
@@ -159,6 +160,24 @@ class LLMTest(unittest.TestCase):
         with mock.patch.object(llm_module, "_find_tqdm", return_value=mock.Mock(return_value=bar)):
             self.llm.generate(PROMPTS, SamplingParams(n=2, max_tokens=2))
         self.assertEqual(bar.n, 6)
+
+    def test_other_threads_go_on_meanwhile(self) -> None:
+        def tick() -> None:
+            while not done.wait(0.001):
+                ticks.append(time.monotonic())
+
+        ticks: list[float] = []
+        done = threading.Event()
+        requests = [self.llm._engine.prepare("a", SamplingParams(max_tokens=100, ignore_eos=True), "x")] * 200
+        thread = threading.Thread(target=tick)
+        thread.start()
+        start = time.monotonic()
+        self.llm._engine.native.generate([request.native for request in requests])
+        end = time.monotonic()
+        done.set()
+        thread.join()
+        meanwhile = [moment for moment in ticks if start < moment < end]
+        self.assertGreater(len(meanwhile), 20)
 
     def test_error_in_the_progress_bar_ends_the_run(self) -> None:
         request = self.llm._engine.prepare("a", SamplingParams(max_tokens=50, ignore_eos=True), "x")

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -36,7 +37,15 @@ struct ShardSpec {
   bool enable_prefix_caching = true;         // equal beginnings share KV blocks
 };
 
-// What a started shard is. Fixed for its life but for the versions.
+// An update that a shard has begun and not ended.
+struct OpenUpdate {
+  std::string update_id;
+  WeightVersion version = 0;
+  WeightSerial serial = 0;
+  bool prepared = false;
+};
+
+// What a started shard is. Fixed for its life but for the weights it serves (the last three).
 struct ShardInfo {
   std::string backend;  // "local", ...
   std::string model;
@@ -49,8 +58,12 @@ struct ShardInfo {
   int64_t weight_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t kv_capacity_tokens = 0;
+  // Shards that name the same one share their weights: an update of one is an update of all. Empty:
+  // the weights are its own.
+  std::string weight_store;
   WeightVersion version = 0;
-  WeightSerial serial = 0;
+  WeightSerial serial = 0;  // 0: it serves none
+  std::optional<OpenUpdate> open_update;
 };
 
 struct ShardCapabilities {
@@ -101,6 +114,19 @@ class ShardClient : public WeightSink {
   // when the pause holds (kWait: when the running sequences are done).
   virtual Status pause(PauseMode mode) = 0;
   virtual Status resume() = 0;
+
+  // Drops all KV: the reusable one, and that of running sequences, which rebuild theirs before
+  // their next token. Holds when it returns.
+  virtual Status clear_kv_cache() = 0;
+
+  // Names the served weights anew for the tokens made from then on; they stay what they are.
+  // kFailedPrecondition where none are served.
+  virtual Status set_version(WeightVersion version) = 0;
+
+  // The digest of every tensor as it is served, un-packed, under its Hugging Face name. These two:
+  // kFailedPrecondition where no weights are served; kNotFound for a name that the model lacks.
+  virtual StatusOr<std::vector<ManifestEntry>> served_checksums() = 0;
+  virtual StatusOr<TensorBytes> read_tensor(std::string_view name) = 0;
 
   virtual StatusOr<ShardInfo> info() = 0;
   virtual ShardCapabilities capabilities() = 0;

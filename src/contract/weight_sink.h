@@ -27,15 +27,27 @@ struct ManifestEntry {
 // What running sequences do at the flip to new weights.
 enum class KvPolicy { kKeep, kRecompute, kAbort, kWait };
 
-// An update of all weights. Everything the manifest lists must arrive before prepare.
+// An update of the weights. Everything the manifest lists must arrive before prepare.
 struct UpdateSpec {
   std::string update_id;  // unique; repeated commits of one id are one commit
-  WeightVersion version = 0;
-  WeightSerial serial = 0;  // given by the coordinator; never reused
+  // Empty: the one after the version that is served (0 where none is).
+  std::optional<WeightVersion> version;
+  bool allow_rollback = false;  // the version may be older than the one that is served
+  WeightSerial serial = 0;      // given by the coordinator; never reused
   std::vector<ManifestEntry> manifest;
+  // Set: the manifest lists some tensors only, and every other one stays as it is in this version,
+  // which must be the one that is served. Empty: the manifest lists them all.
+  std::optional<WeightVersion> base;
   KvPolicy kv_policy = KvPolicy::kRecompute;
-  bool cast = false;  // accept another floating type than the stored one and convert
+  bool cast = false;          // accept another floating type than the stored one and convert
+  bool check_finite = false;  // prepare refuses a tensor with NaN or an infinite value
   std::optional<std::chrono::milliseconds> deadline;  // from begin to commit
+};
+
+// A tensor as it is served: un-packed, in C order, little endian.
+struct TensorBytes {
+  ManifestEntry entry;  // without a digest
+  std::vector<std::byte> bytes;
 };
 
 // The receiving end of a weight update. States: idle -> begin -> receiving -> prepare -> prepared
@@ -55,7 +67,7 @@ class WeightSink {
                        std::span<const std::byte> bytes) = 0;
 
   // All arrived and verified. kFailedPrecondition names tensors with gaps, kDataLoss a digest that
-  // does not match.
+  // does not match, kInvalidArgument a value that is not finite where that is asked for.
   virtual Status prepare(std::string_view update_id) = 0;
 
   // Serves the prepared weights from the next step on. Idempotent by id.

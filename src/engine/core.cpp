@@ -150,6 +150,18 @@ void EngineCore::set_weights(std::shared_ptr<const models::WeightSet> weights, K
   scheduler_.set_serial(weights_->serial());
 }
 
+void EngineCore::relabel(std::shared_ptr<const models::WeightSet> weights) {
+  for (Sequence* sequence : scheduler_.running()) {
+    if (sequence->oldest_kv && !sequence->mixed_kv) sequence->oldest_kv = weights->version();
+  }
+  weights_ = std::move(weights);
+}
+
+void EngineCore::clear_kv() {
+  scheduler_.retract_all();
+  scheduler_.forget_prefixes();
+}
+
 ShardMetrics EngineCore::metrics() const {
   const PrefixStats prefix = scheduler_.prefix_stats();
   return {.running = scheduler_.num_running(),

@@ -54,6 +54,8 @@ class EngineCore {
   void abort_all(bool started_only);
   // Drops the KV of running sequences and puts them back into the queue.
   void retract_all() { scheduler_.retract_all(); }
+  // Drops that of running sequences, as above, and what the prefix cache holds.
+  void clear_kv();
 
   // One step: admit, plan, forward, sample, emit. False when there was no row to compute; events
   // are emitted all the same.
@@ -64,6 +66,10 @@ class EngineCore {
 
   // Serves `weights` from the next step on. With kWait nothing may have started.
   void set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy);
+
+  // The weights in force under another label: the same serial, another version. KV that they made
+  // goes by the new label too.
+  void relabel(std::shared_ptr<const models::WeightSet> weights);
 
   const Scheduler& scheduler() const { return scheduler_; }
   const std::shared_ptr<const models::WeightSet>& weights() const { return weights_; }

@@ -168,6 +168,13 @@ Status Engine::set_weights(std::shared_ptr<const models::WeightSet> weights, KvP
   });
 }
 
+Status Engine::clear_kv() {
+  return call([this](Reply reply) {
+    core_->clear_kv();
+    answer(reply, absl::OkStatus());
+  });
+}
+
 void Engine::do_pause(PauseMode mode, Reply reply) {
   if (gate_.paused && *gate_.paused != mode) {
     answer(reply, absl::FailedPreconditionError(
@@ -206,6 +213,7 @@ void Engine::do_set_weights(std::shared_ptr<const models::WeightSet> weights, Kv
                             Reply reply) {
   const auto& served = core_->weights();
   if (served && served->serial() == weights->serial()) {
+    if (served->version() != weights->version()) core_->relabel(std::move(weights));
     answer(reply, absl::OkStatus());
     return;
   }

@@ -37,8 +37,12 @@ class Engine final : private EventSink {
   // Serves `weights` from the next step on and returns when that holds. What running sequences do
   // follows `policy`; kAbort also ends those that ran and were put back, kWait waits for them too.
   // kFailedPrecondition for kWait while sequences that started are frozen by a pause, or when such
-  // a pause comes while it waits. The set in force already is OK at once.
+  // a pause comes while it waits. The set in force already is OK at once; under another version it
+  // is named so from the next step on, whatever the policy.
   Status set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy);
+
+  // Drops all KV, that of running sequences too.
+  Status clear_kv();
 
   ShardHealth health() const;
   ShardMetrics metrics() const;

@@ -114,5 +114,69 @@ TEST_F(FlipTest, BackToTheFirstWeightsGivesTheFirstBits) {
   EXPECT_NE(digest_of_outcome(first), digest_of_outcome(second));
 }
 
+// Set by the trainer between admission and the first token, and between two tokens.
+TEST_F(FlipTest, T32_EachTokenNamesTheLabelInForce) {
+  const auto served = loaded.store->current();
+  const auto renamed = [&](WeightVersion version) {
+    return std::make_shared<models::WeightSet>(served->shared_table(), served->region(), version,
+                                               served->serial());
+  };
+  Bench plain(loaded);
+  const Outcome expected = plain.run(request);
+  Bench bench(loaded);
+  bench.core->submit(request);
+  bench.core->relabel(renamed(3));
+  for (int i = 0; i < 5; ++i) bench.core->step(Admission::kAll);
+  bench.core->relabel(renamed(8));
+  bench.drain();
+  const Outcome outcome = bench.sink.get(1);
+  expect_same_bits(outcome, expected);
+  for (size_t i = 0; i < outcome.tokens.size(); ++i) {
+    EXPECT_EQ(outcome.tokens[i].version, i < 5 ? 3 : 8);
+    EXPECT_EQ(outcome.tokens[i].oldest_kv, i < 5 ? 3 : 8);  // not mixed: one set made it all
+  }
+}
+
+TEST_F(FlipTest, ALabelDoesNotHideKeptKv) {
+  Bench bench(loaded);
+  bench.core->submit(request);
+  for (int i = 0; i < 5; ++i) bench.core->step(Admission::kAll);
+  bench.core->set_weights(other, KvPolicy::kKeep);
+  bench.core->relabel(std::make_shared<models::WeightSet>(other->shared_table(), other->region(), 9,
+                                                          other->serial()));
+  bench.drain();
+  EXPECT_EQ(bench.sink.get(1).tokens.back().version, 9);
+  EXPECT_EQ(bench.sink.get(1).tokens.back().oldest_kv, 0);
+}
+
+// With the cache cleared after the flip, what goes on equals a fresh prefill under the new weights.
+TEST_F(FlipTest, T24_ClearedKvIsRebuiltUnderTheNewWeights) {
+  Bench bench(loaded);
+  bench.core->submit(request);
+  for (int i = 0; i < 5; ++i) bench.core->step(Admission::kAll);
+  bench.core->set_weights(other, KvPolicy::kKeep);
+  bench.core->clear_kv();
+  bench.drain();
+  const Outcome outcome = bench.sink.get(1);
+  const std::vector<int32_t> ids = outcome.ids();
+  const Outcome rest = run_with(loaded, other, request, {ids.begin(), ids.begin() + 5});
+  ASSERT_EQ(outcome.tokens.size(), 12u);
+  for (size_t i = 5; i < 12; ++i) {
+    EXPECT_EQ(outcome.tokens[i].logprob, rest.tokens[i - 5].logprob);
+    EXPECT_EQ(outcome.tokens[i].oldest_kv, 5);
+  }
+}
+
+TEST_F(FlipTest, ClearedKvIsNotFoundAgain) {
+  Bench bench(loaded);
+  bench.run(request);
+  bench.core->clear_kv();
+  EXPECT_EQ(bench.core->metrics().kv_blocks_idle, 0);
+  SequenceRequest again = request;
+  again.id = 2;
+  EXPECT_EQ(bench.run(again).finish->cached_tokens, 0);
+  ASSERT_TRUE(bench.core->scheduler().audit().ok());
+}
+
 }  // namespace
 }  // namespace rlgen::engine

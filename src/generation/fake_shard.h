@@ -5,10 +5,13 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "contract/shard.h"
+#include "generation/fake_store.h"
 
 namespace rlgen::generation {
 
@@ -18,6 +21,9 @@ struct FakeShardState {
   // The events of a new request, sent from the shard's thread; empty: the request stays in flight.
   std::function<EventBatch(const SequenceRequest& request)> script;
   Status submit_status;
+  FakeStore store;
+  // Answers pause (the mode's name), resume and clear; empty: OK. Called on the caller's thread.
+  std::function<Status(std::string_view what)> control;
 
   std::mutex mutex;
   std::vector<SequenceRequest> requests;  // guarded by mutex
@@ -25,11 +31,26 @@ struct FakeShardState {
   ShardHealth health{.serving = true};    // guarded by mutex
   bool computes = true;                   // false: its progress stands still
 
+  std::vector<std::string> controls;  // guarded by mutex: what was asked, in order
+
+  Status on_control(std::string_view what) {
+    {
+      const std::lock_guard lock(mutex);
+      controls.emplace_back(what);
+    }
+    return control ? control(what) : absl::OkStatus();
+  }
+
   std::vector<SequenceRequest> seen() {
     const std::lock_guard lock(mutex);
     return requests;
   }
 };
+
+inline std::string_view pause_mode_name(PauseMode mode) {
+  constexpr std::string_view kNames[] = {"keep", "wait", "abort", "retract"};
+  return kNames[static_cast<int>(mode)];
+}
 
 // Sends what the script says, one batch a request, and "abort" for what is cancelled.
 class FakeShard final : public ShardClient {
@@ -62,7 +83,13 @@ class FakeShard final : public ShardClient {
     return absl::OkStatus();
   }
 
-  StatusOr<ShardInfo> info() override { return state_->info; }
+  StatusOr<ShardInfo> info() override {
+    ShardInfo info = state_->info;
+    info.version = state_->store.version();
+    info.serial = state_->store.serial();
+    info.open_update = state_->store.open_update();
+    return info;
+  }
   ShardCapabilities capabilities() override { return {}; }
   ShardHealth health() override {
     const std::lock_guard lock(state_->mutex);
@@ -85,15 +112,25 @@ class FakeShard final : public ShardClient {
     return absl::OkStatus();
   }
 
-  Status pause(PauseMode) override { return absl::UnimplementedError("fake"); }
-  Status resume() override { return absl::UnimplementedError("fake"); }
-  Status begin(const UpdateSpec&) override { return absl::UnimplementedError("fake"); }
-  Status write(std::string_view, std::string_view, size_t, std::span<const std::byte>) override {
-    return absl::UnimplementedError("fake");
+  Status pause(PauseMode mode) override { return state_->on_control(pause_mode_name(mode)); }
+  Status resume() override { return state_->on_control("resume"); }
+  Status clear_kv_cache() override { return state_->on_control("clear"); }
+
+  Status set_version(WeightVersion version) override { return state_->store.rename(version); }
+  StatusOr<std::vector<ManifestEntry>> served_checksums() override {
+    return state_->store.checksums();
   }
-  Status prepare(std::string_view) override { return absl::UnimplementedError("fake"); }
-  Status commit(std::string_view) override { return absl::UnimplementedError("fake"); }
-  Status abort(std::string_view) override { return absl::UnimplementedError("fake"); }
+  StatusOr<TensorBytes> read_tensor(std::string_view name) override {
+    return state_->store.read(name);
+  }
+  Status begin(const UpdateSpec& spec) override { return state_->store.begin(spec); }
+  Status write(std::string_view id, std::string_view name, size_t offset,
+               std::span<const std::byte> bytes) override {
+    return state_->store.write(id, name, offset, bytes);
+  }
+  Status prepare(std::string_view id) override { return state_->store.prepare(id); }
+  Status commit(std::string_view id) override { return state_->store.commit(id); }
+  Status abort(std::string_view id) override { return state_->store.abort(id); }
 
  private:
   static EventBatch abort_of(SequenceId id) {

@@ -40,13 +40,16 @@ StatusOr<std::unique_ptr<Generation>> Generation::start(ShardLauncher& launcher,
                                                         GenerationOptions options) {
   if (specs.empty()) return absl::InvalidArgumentError("no shard was asked for");
   std::unique_ptr<Generation> generation(new Generation(std::move(options)));
+  std::vector<ShardInfo> infos;
   for (const ShardSpec& spec : specs) {
     RLGEN_ASSIGN_OR_RETURN(auto client, launcher.start(spec, *generation));
     RLGEN_ASSIGN_OR_RETURN(const ShardInfo info, client->info());
     if (generation->shards_.empty()) generation->info_ = info;
     generation->shards_.push_back({.client = std::move(client)});
     RLGEN_RETURN_IF_ERROR(generation->agree(info));
+    infos.push_back(info);
   }
+  generation->start_updates(infos);
   return generation;
 }
 
@@ -100,6 +103,16 @@ Status Generation::complete(GenerationRequest* request) const {
   return absl::OkStatus();
 }
 
+// Of the shards that may take requests; null where there is none.
+Generation::Shard* Generation::least_busy() {
+  Shard* least = nullptr;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (!is_current(i)) continue;
+    if (least == nullptr || shards_[i].in_flight < least->in_flight) least = &shards_[i];
+  }
+  return least;
+}
+
 std::vector<SequenceRequest> Generation::open_sequences(
     const GenerationRequest& request, const std::shared_ptr<const RequestObserver>& observer,
     size_t* shard) {
@@ -108,10 +121,9 @@ std::vector<SequenceRequest> Generation::open_sequences(
   for (int32_t i = 0; request.samples.empty() && i < all; ++i) samples.push_back(i);
 
   const std::lock_guard lock(mutex_);
-  const auto least =
-      std::min_element(shards_.begin(), shards_.end(),
-                       [](const Shard& a, const Shard& b) { return a.in_flight < b.in_flight; });
-  *shard = static_cast<size_t>(least - shards_.begin());
+  Shard* const least = least_busy();
+  if (least == nullptr) return {};
+  *shard = static_cast<size_t>(least - shards_.data());
   const uint64_t group = next_group_++;
   std::vector<SequenceRequest> requests;
   for (const int32_t sample : samples) {
@@ -177,6 +189,10 @@ StatusOr<std::vector<SequenceId>> Generation::submit(GenerationRequest request,
   size_t shard = 0;
   auto requests =
       open_sequences(request, std::make_shared<const RequestObserver>(std::move(observer)), &shard);
+  if (requests.empty()) {
+    return absl::UnavailableError(fmt::format(
+        "no shard serves version {} of the weights, which was decided last", updates_->version()));
+  }
   std::vector<SequenceId> ids;
   for (const SequenceRequest& sequence : requests) ids.push_back(sequence.id);
   if (const auto finish = nothing_to_do(request)) {
@@ -304,6 +320,7 @@ Status Generation::shutdown() {
     const Status status = shard.client->shutdown();
     if (first.ok()) first = status;
   }
+  fan_out_.join();
   return first;
 }
 

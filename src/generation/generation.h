@@ -18,13 +18,36 @@
 #include "contract/events.h"
 #include "contract/rollout.h"
 #include "contract/shard.h"
+#include "generation/fan_out.h"
 #include "generation/request_ledger.h"
+#include "generation/update_coordinator.h"
 
 namespace rlgen::generation {
 
 // The id sequences that a banned word stands for.
 using BadWordResolver =
     std::function<StatusOr<std::vector<std::vector<int32_t>>>(const std::string& word)>;
+
+// How long shards may take to pause or to go on where the caller sets no limit.
+inline constexpr std::chrono::seconds kPauseTimeout{360};
+
+struct PauseOptions {
+  bool clear_cache = false;  // reusable KV is dropped, and frozen sequences rebuild theirs
+  std::chrono::milliseconds timeout = kPauseTimeout;
+};
+
+// The weights that the shards serve.
+struct ServedWeights {
+  struct OfShard {
+    WeightVersion version = 0;
+    WeightSerial serial = 0;  // 0: it serves none
+    bool current = true;      // serves what was decided last; false: it gets no new requests
+  };
+  WeightVersion version = 0;
+  WeightSerial serial = 0;
+  std::optional<std::string> open_update;
+  std::vector<OfShard> shards;
+};
 
 struct GenerationOptions {
   // A shard with work whose ShardHealth::progress stands still for that long is taken for dead. A
@@ -33,6 +56,8 @@ struct GenerationOptions {
   BadWordResolver bad_words;     // empty: words to ban are refused, ids are not
   std::unique_ptr<Clock> clock;  // empty: the system's
   LogSink log;
+  // CoordinatorOptions::note.
+  std::function<Status(const UpdateDecision&)> note_update;
 };
 
 // One prompt with the samples wanted of it.
@@ -78,7 +103,8 @@ class Generation final : private EventSink {
   Status complete(GenerationRequest* request) const;
 
   // Completes the request and gives its samples to one shard as a group. Returns the ids of the
-  // sequences. Errors: those of complete(), kUnavailable when the shard is gone; then the observer
+  // sequences. Errors: those of complete(), kUnavailable when the shard is gone or none serves the
+  // weights that were decided last; then the observer
   // is never called. A prompt that fills the context has samples without a token, with finish
   // reason "length" and context_full; a score of no tokens ends with "stop". Where no prompt
   // log-probabilities are wanted and no earlier output is there, this is so before submit returns.
@@ -91,6 +117,35 @@ class Generation final : private EventSink {
   // kUnavailable for a shard that does not serve, kDeadlineExceeded for one that computed nothing
   // for the stall timeout. Call it at least every few seconds.
   Status check_progress();
+
+  // Pauses every shard. All are given until the timeout to answer and then looked at together; the
+  // same pause again changes nothing. kFailedPrecondition while paused in another mode. A shard
+  // that did not answer in time may still pause later: kDeadlineExceeded names it, and nothing is
+  // undone. kWait returns when what has started is done; kCancelled when resume comes first.
+  Status pause(PauseMode mode, PauseOptions options = {});
+  // The same for going on. Without a pause it changes nothing.
+  Status resume(std::chrono::milliseconds timeout = kPauseTimeout);
+  // True from the first pause that was asked for until a resume that succeeded.
+  bool paused() const;
+
+  // One transaction over all shards (update_coordinator.h); every transport writes into it. An
+  // update does not change whether the shards are paused.
+  UpdateCoordinator& updates() { return *updates_; }
+
+  // Names the served weights for the tokens made from then on. Errors:
+  // UpdateCoordinator::relabel's.
+  Status set_rollout_weight_version(WeightVersion version);
+
+  StatusOr<ServedWeights> served_weights();
+
+  // The digest of every tensor as it is served, of all current shards. kDataLoss where two differ.
+  StatusOr<std::vector<ManifestEntry>> served_checksums();
+  // A tensor as it is served, by its Hugging Face name; of the first current shard.
+  StatusOr<TensorBytes> read_tensor(std::string_view name);
+
+  // True: no KV that earlier weights made will be read from here on. All KV is dropped; sequences
+  // in flight rebuild theirs. False where a shard did not confirm that; the log says why.
+  bool invalidate_kv_cache();
 
   // Sums over all shards.
   ShardMetrics metrics();
@@ -118,8 +173,14 @@ class Generation final : private EventSink {
   };
 
   explicit Generation(GenerationOptions options);
+  void start_updates(const std::vector<ShardInfo>& infos);
+  bool is_current(size_t shard) const;
+  Status on_shards(std::string_view what, const FanOut::Task& task,
+                   std::optional<std::chrono::milliseconds> timeout);
   Status agree(const ShardInfo& other) const;
   Status resolve_bad_words(SamplingParams* sampling) const;
+  Shard* least_busy();
+  // Empty where no shard may take requests.
   std::vector<SequenceRequest> open_sequences(
       const GenerationRequest& request, const std::shared_ptr<const RequestObserver>& observer,
       size_t* shard);
@@ -132,6 +193,8 @@ class Generation final : private EventSink {
 
   GenerationOptions options_;
   ShardInfo info_;  // immutable after start
+  // By shard: which participant of the updates it is; those that share a store are one.
+  std::vector<size_t> participants_;  // immutable after start
 
   mutable std::mutex mutex_;
   RequestLedger ledger_;                             // guarded by mutex_
@@ -139,6 +202,10 @@ class Generation final : private EventSink {
   std::vector<Shard> shards_;                        // clients immutable; counts by mutex_
   SequenceId next_id_ = 1;                           // guarded by mutex_
   uint64_t next_group_ = 1;                          // guarded by mutex_
+  bool paused_ = false;                              // guarded by mutex_
+
+  std::unique_ptr<UpdateCoordinator> updates_;  // set by start; dies before the shards
+  FanOut fan_out_;                              // joined after the shards are shut down
 };
 
 }  // namespace rlgen::generation

@@ -98,6 +98,7 @@ class WeightSet {
   const float* bias(int32_t slot) const { return slot < 0 ? nullptr : vector(slot).data(); }
 
   const NameTable& table() const { return *table_; }
+  const std::shared_ptr<const NameTable>& shared_table() const { return table_; }
   const std::shared_ptr<Region>& region() const { return region_; }
   WeightVersion version() const { return version_; }
   WeightSerial serial() const { return serial_; }

@@ -1,5 +1,7 @@
 #include "backends/local/local_shard.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "engine/weights/read_back.h"
@@ -47,8 +49,27 @@ Status LocalShard::cancel(std::span<const SequenceId> ids) { return engine_->can
 Status LocalShard::pause(PauseMode mode) { return engine_->pause(mode); }
 Status LocalShard::resume() { return engine_->resume(); }
 
+Status LocalShard::clear_kv_cache() { return engine_->clear_kv(); }
+Status LocalShard::set_version(WeightVersion version) { return store_.relabel(version); }
+
+StatusOr<std::vector<ManifestEntry>> LocalShard::served_checksums() {
+  RLGEN_ASSIGN_OR_RETURN(const auto served, store_.served());
+  return engine::served_checksums(*served.weights, served.manifest);
+}
+
+StatusOr<TensorBytes> LocalShard::read_tensor(std::string_view name) {
+  RLGEN_ASSIGN_OR_RETURN(const auto served, store_.served());
+  for (const ManifestEntry& entry : served.manifest) {
+    if (entry.name != name) continue;
+    RLGEN_ASSIGN_OR_RETURN(auto bytes, engine::read_tensor(*served.weights, name, entry.dtype));
+    return TensorBytes{entry, std::move(bytes)};
+  }
+  return absl::NotFoundError(fmt::format("tensor {}: the model has none of that name", name));
+}
+
 StatusOr<ShardInfo> LocalShard::info() {
   ShardInfo info = info_;
+  info.open_update = store_.open_update();
   if (const auto served = store_.current()) {
     info.version = served->version();
     info.serial = served->serial();
@@ -70,10 +91,6 @@ ShardMetrics LocalShard::metrics() { return engine_->metrics(); }
 Status LocalShard::shutdown() {
   engine_->shutdown();
   return absl::OkStatus();
-}
-
-StatusOr<std::vector<ManifestEntry>> LocalShard::served_checksums() const {
-  return engine::served_checksums(*store_.current(), store_.manifest());
 }
 
 }  // namespace rlgen::backends

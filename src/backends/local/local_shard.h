@@ -35,14 +35,16 @@ class LocalShard final : public ShardClient {
   Status pause(PauseMode mode) override;
   Status resume() override;
 
+  Status clear_kv_cache() override;
+  Status set_version(WeightVersion version) override;
+  StatusOr<std::vector<ManifestEntry>> served_checksums() override;
+  StatusOr<TensorBytes> read_tensor(std::string_view name) override;
+
   StatusOr<ShardInfo> info() override;
   ShardCapabilities capabilities() override;
   ShardHealth health() override;
   ShardMetrics metrics() override;
   Status shutdown() override;
-
-  // Digest of every tensor as it is served, un-packed.
-  StatusOr<std::vector<ManifestEntry>> served_checksums() const;
 
  private:
   const ShardInfo info_;

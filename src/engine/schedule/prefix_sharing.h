@@ -29,6 +29,8 @@ class PrefixSharing {
 
   // KV is made by the weights of that serial from now on. Blocks of another serial are forgotten.
   void set_serial(WeightSerial serial);
+  // Forgets all blocks. Nobody may hold a published one.
+  void forget() { cache_.clear(); }
 
   // Adds published blocks to the end of a sequence's own, as far as they go on without a gap.
   void take(Sequence* sequence);

@@ -60,6 +60,9 @@ class Scheduler {
   // Serial of the weights that make KV from now on.
   void set_serial(WeightSerial serial) { sharing_.set_serial(serial); }
 
+  // Empties the prefix cache. After retract_all.
+  void forget_prefixes() { sharing_.forget(); }
+
   // Queues a sequence that passed check_fits; its id is not in flight.
   void add(std::unique_ptr<Sequence> sequence);
 

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/hash.h"
@@ -43,6 +46,23 @@ Status visit(const models::WeightSet& weights, std::string_view name, DType dtyp
   return absl::OkStatus();
 }
 
+// Index of the first element whose exponent is all ones; size where there is none.
+template <typename Bits>
+size_t first_not_finite(std::span<const std::byte> bytes, Bits exponent) {
+  const size_t count = bytes.size() / sizeof(Bits);
+  for (size_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i * sizeof(Bits), sizeof(Bits));
+    if ((bits & exponent) == exponent) return i;
+  }
+  return count;
+}
+
+size_t first_not_finite(std::span<const std::byte> bytes, DType dtype) {
+  if (dtype == DType::kFloat32) return first_not_finite<uint32_t>(bytes, 0x7f800000u);
+  return first_not_finite<uint16_t>(bytes, dtype == DType::kFloat16 ? 0x7c00u : 0x7f80u);
+}
+
 }  // namespace
 
 StatusOr<std::vector<std::byte>> read_tensor(const models::WeightSet& weights,
@@ -68,6 +88,25 @@ StatusOr<std::vector<ManifestEntry>> served_checksums(const models::WeightSet& w
     RLGEN_ASSIGN_OR_RETURN(entry.digest, tensor_checksum(weights, entry.name, entry.dtype));
   }
   return manifest;
+}
+
+Status check_finite(const models::WeightSet& weights, std::string_view name) {
+  const models::WeightEntry* entry = weights.table().find(name);
+  if (entry == nullptr) {
+    return absl::NotFoundError(fmt::format("tensor {}: the model has none of that name", name));
+  }
+  const DType dtype = weights.table().slots[size_t(entry->slot)].dtype;
+  size_t done = 0;
+  std::optional<size_t> found;
+  RLGEN_RETURN_IF_ERROR(visit(weights, name, dtype, [&](std::span<const std::byte> piece) {
+    const size_t count = piece.size() / size_t(size_of(dtype));
+    const size_t at = first_not_finite(piece, dtype);
+    if (!found && at < count) found = done + at;
+    done += count;
+  }));
+  if (!found) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("tensor {}: element {} is NaN or infinite", name, *found));
 }
 
 }  // namespace rlgen::engine

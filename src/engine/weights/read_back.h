@@ -25,4 +25,7 @@ StatusOr<std::string> tensor_checksum(const models::WeightSet& weights, std::str
 StatusOr<std::vector<ManifestEntry>> served_checksums(const models::WeightSet& weights,
                                                       std::vector<ManifestEntry> manifest);
 
+// kInvalidArgument names the first value of a tensor that is NaN or infinite, and its place.
+Status check_finite(const models::WeightSet& weights, std::string_view name);
+
 }  // namespace rlgen::engine

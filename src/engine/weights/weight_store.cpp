@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 #include "base/hash.h"
@@ -23,6 +24,17 @@ std::vector<ManifestEntry> served_manifest(const WeightUpdate& update) {
   return served;
 }
 
+// `listed` and, behind it, what `base` has under other names.
+std::vector<ManifestEntry> with_rest(std::vector<ManifestEntry> listed,
+                                     const std::vector<ManifestEntry>& base) {
+  std::set<std::string, std::less<>> names;
+  for (const ManifestEntry& entry : listed) names.insert(entry.name);
+  for (const ManifestEntry& entry : base) {
+    if (!names.contains(entry.name)) listed.push_back(entry);
+  }
+  return listed;
+}
+
 }  // namespace
 
 WeightStore::WeightStore(std::shared_ptr<const models::NameTable> table, WeightStoreOptions options)
@@ -36,6 +48,52 @@ std::shared_ptr<const models::WeightSet> WeightStore::current() const {
 std::vector<ManifestEntry> WeightStore::manifest() const {
   std::lock_guard lock(mutex_);
   return manifest_;
+}
+
+StatusOr<WeightStore::Served> WeightStore::served() const {
+  std::lock_guard lock(mutex_);
+  if (!current_) return absl::FailedPreconditionError("no weights are served; send an update");
+  return Served{current_, manifest_};
+}
+
+std::optional<OpenUpdate> WeightStore::open_update() {
+  std::lock_guard lock(mutex_);
+  expire();
+  if (!open_) return std::nullopt;
+  return OpenUpdate{.update_id = open_->spec().update_id,
+                    .version = open_->weights()->version(),
+                    .serial = open_->spec().serial,
+                    .prepared = state_ == State::kPrepared || state_ == State::kCommitting};
+}
+
+Status WeightStore::relabel(WeightVersion version) {
+  if (version < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("version is {}; versions are not negative", version));
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return at_rest(); });
+  if (!current_) {
+    return absl::FailedPreconditionError(
+        fmt::format("no weights are served that version {} could name", version));
+  }
+  if (current_->version() == version) return absl::OkStatus();
+  const auto renamed = std::make_shared<const models::WeightSet>(
+      current_->shared_table(), current_->region(), version, current_->serial());
+  relabelling_ = true;
+  lock.unlock();
+  Status flipped;
+  if (options_.flip) flipped = options_.flip(renamed, KvPolicy::kKeep);
+  lock.lock();
+  relabelling_ = false;
+  if (flipped.ok()) current_ = renamed;
+  changed_.notify_all();
+  return flipped;
+}
+
+bool WeightStore::at_rest() const {
+  const bool moving = open_ && (state_ == State::kPreparing || state_ == State::kCommitting);
+  return !moving && !relabelling_;
 }
 
 void WeightStore::close(Outcome outcome) {
@@ -79,15 +137,16 @@ Status WeightStore::check_spec(const UpdateSpec& spec) const {
   if (closed_.contains(id)) {
     return absl::InvalidArgumentError(fmt::format("update {} was used before; ids are unique", id));
   }
-  if (spec.version < 0) {
+  if (spec.version && *spec.version < 0) {
     return absl::InvalidArgumentError(
-        fmt::format("update {}: version is {}; versions are not negative", id, spec.version));
+        fmt::format("update {}: version is {}; versions are not negative", id, *spec.version));
   }
   if (spec.serial == 0 || serials_.contains(spec.serial)) {
     return absl::InvalidArgumentError(
         fmt::format("update {}: serial {} is not new; each update has a serial of its own, not 0",
                     id, spec.serial));
   }
+  RLGEN_RETURN_IF_ERROR(check_base(spec));
   std::set<std::string_view> names;
   for (const ManifestEntry& entry : spec.manifest) {
     if (!names.insert(entry.name).second) {
@@ -102,8 +161,28 @@ Status WeightStore::check_spec(const UpdateSpec& spec) const {
   return absl::OkStatus();
 }
 
+Status WeightStore::check_base(const UpdateSpec& spec) const {
+  if (!spec.base) return absl::OkStatus();
+  if (!current_) {
+    return absl::FailedPreconditionError(
+        fmt::format("update {}: its base is version {} and no weights are served; send all tensors",
+                    spec.update_id, *spec.base));
+  }
+  if (*spec.base != current_->version()) {
+    return absl::FailedPreconditionError(
+        fmt::format("update {}: its base is version {} and version {} is served; send all tensors",
+                    spec.update_id, *spec.base, current_->version()));
+  }
+  for (const ManifestEntry& entry : spec.manifest) {
+    if (names_->find(entry.name) != nullptr) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("update {}: its manifest lists no tensor that the model has", spec.update_id));
+}
+
 StatusOr<WeightStore::Layout> WeightStore::layout_for(const UpdateSpec& spec) const {
   std::vector<ManifestEntry> as_stored = spec.manifest;
+  if (spec.base) as_stored = with_rest(std::move(as_stored), manifest_);
   Layout layout;
   if (serving_) layout = *serving_;
   for (ManifestEntry& entry : as_stored) {
@@ -140,7 +219,10 @@ Status WeightStore::begin(const UpdateSpec& spec) {
   RLGEN_RETURN_IF_ERROR(check_spec(spec));
   RLGEN_ASSIGN_OR_RETURN(opening_, layout_for(spec));
   RLGEN_ASSIGN_OR_RETURN(auto region, opening_.pool->lend());
-  open_ = std::make_shared<WeightUpdate>(spec, opening_.table, std::move(region));
+  if (spec.base) std::memcpy(region->data(), current_->region()->data(), size_t(region->size()));
+  UpdateSpec resolved = spec;
+  if (!resolved.version) resolved.version = current_ ? current_->version() + 1 : 0;
+  open_ = std::make_shared<WeightUpdate>(std::move(resolved), opening_.table, std::move(region));
   state_ = State::kReceiving;
   if (spec.deadline) deadline_ = options_.clock->now() + *spec.deadline;
   serials_.insert(spec.serial);
@@ -183,9 +265,7 @@ Status WeightStore::prepare(std::string_view update_id) {
 
 Status WeightStore::commit(std::string_view update_id) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
-    return !open_ || (state_ != State::kPreparing && state_ != State::kCommitting);
-  });
+  changed_.wait(lock, [&] { return at_rest(); });
   expire();
   const auto closed = closed_.find(update_id);
   if (closed != closed_.end() && closed->second == Outcome::kCommitted) return absl::OkStatus();
@@ -204,7 +284,8 @@ Status WeightStore::commit(std::string_view update_id) {
   if (flipped.ok()) {
     current_ = update->weights();
     serving_ = opening_;
-    manifest_ = served_manifest(*update);
+    auto served = served_manifest(*update);
+    manifest_ = update->spec().base ? with_rest(std::move(served), manifest_) : std::move(served);
     close(Outcome::kCommitted);
   }
   changed_.notify_all();
@@ -213,9 +294,7 @@ Status WeightStore::commit(std::string_view update_id) {
 
 Status WeightStore::abort(std::string_view update_id) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
-    return !open_ || (state_ != State::kPreparing && state_ != State::kCommitting);
-  });
+  changed_.wait(lock, [&] { return at_rest(); });
   expire();
   const auto closed = closed_.find(update_id);
   if (closed != closed_.end() && closed->second != Outcome::kCommitted) return absl::OkStatus();

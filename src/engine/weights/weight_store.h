@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "contract/shard.h"
 #include "contract/weight_sink.h"
 #include "engine/weights/region_pool.h"
 #include "engine/weights/weight_update.h"
@@ -31,10 +32,12 @@ struct WeightStoreOptions {
 // WeightSink's errors:
 //   begin    kInvalidArgument for an empty or known update id, a negative version, serial 0 or one
 //            that an earlier update had, a name listed twice, a digest that is no XXH3-128, a type
-//            other than the stored one without `cast`
+//            other than the stored one without `cast`, a subset that names no tensor of the model;
+//            kFailedPrecondition for a base that is not served. It copies the base.
 //   any      kDeadlineExceeded once the deadline passed: the update is dropped then. A commit that
 //            has begun is not cut off.
-//   prepare  kDataLoss drops the update
+//   prepare  kDataLoss and kInvalidArgument drop the update
+// Whether a version may follow the one that is served is not its affair: it takes any.
 // The memory of the set served before is kept for the next update once nobody reads it.
 class WeightStore final : public WeightSink {
  public:
@@ -47,11 +50,26 @@ class WeightStore final : public WeightSink {
   Status commit(std::string_view update_id) override;
   Status abort(std::string_view update_id) override;
 
+  // Names the set that is served anew; the users of the weights are told as at a flip, with a set
+  // of the same serial. Waits for a prepare or commit that is under way. Errors: a negative version
+  // (kInvalidArgument), nothing served (kFailedPrecondition), the flip's.
+  Status relabel(WeightVersion version);
+
+  // The update that is open, if any.
+  std::optional<OpenUpdate> open_update();
+
   // The set that is served; null before the first commit.
   std::shared_ptr<const models::WeightSet> current() const;
   // The tensors of that set with the types that reading them back gives (vectors: as they were
   // sent), without digests.
   std::vector<ManifestEntry> manifest() const;
+
+  // Both, of one moment. kFailedPrecondition where nothing is served.
+  struct Served {
+    std::shared_ptr<const models::WeightSet> weights;
+    std::vector<ManifestEntry> manifest;
+  };
+  StatusOr<Served> served() const;
 
  private:
   enum class State { kReceiving, kPreparing, kPrepared, kCommitting };
@@ -65,7 +83,9 @@ class WeightStore final : public WeightSink {
   };
 
   Status check_spec(const UpdateSpec& spec) const;
+  Status check_base(const UpdateSpec& spec) const;
   StatusOr<Layout> layout_for(const UpdateSpec& spec) const;
+  bool at_rest() const;
   void expire();
   void close(Outcome outcome);
   Status check_open(std::string_view update_id) const;
@@ -74,8 +94,9 @@ class WeightStore final : public WeightSink {
   const WeightStoreOptions options_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // waits for kPreparing and kCommitting to end
+  std::condition_variable changed_;  // waits until at_rest
   // All below are guarded by mutex_.
+  bool relabelling_ = false;
   std::shared_ptr<WeightUpdate> open_;
   State state_ = State::kReceiving;
   std::optional<Clock::TimePoint> deadline_;

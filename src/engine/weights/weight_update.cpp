@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/weights/read_back.h"
+
 namespace rlgen::engine {
 namespace {
 
@@ -26,7 +28,8 @@ bool is_alias(const NameTable& table, const WeightEntry& entry) {
 WeightUpdate::WeightUpdate(UpdateSpec spec, std::shared_ptr<const NameTable> table,
                            std::shared_ptr<Region> region)
     : spec_(std::move(spec)),
-      weights_(std::make_shared<models::WeightSet>(table, region, spec_.version, spec_.serial)) {
+      weights_(std::make_shared<models::WeightSet>(table, region, spec_.version.value_or(0),
+                                                   spec_.serial)) {
   for (const ManifestEntry& listed : spec_.manifest) {
     const WeightEntry* entry = table->find(listed.name);
     if (entry == nullptr) {
@@ -69,6 +72,8 @@ Status WeightUpdate::check_complete() const {
 
 Status WeightUpdate::verify() const {
   for (const auto& [name, tensor] : tensors_) RLGEN_RETURN_IF_ERROR(tensor.verify(*weights_));
+  if (!spec_.check_finite) return absl::OkStatus();
+  for (const auto& [name, tensor] : tensors_) RLGEN_RETURN_IF_ERROR(check_finite(*weights_, name));
   return absl::OkStatus();
 }
 

@@ -25,7 +25,8 @@ class WeightUpdate {
 
   // kFailedPrecondition names the tensors with gaps (at most eight, then a count).
   Status check_complete() const;
-  // Digests and second names; kDataLoss. After check_complete.
+  // Digests and second names (kDataLoss), and where asked for, that all values are finite
+  // (kInvalidArgument). After check_complete.
   Status verify() const;
 
   const UpdateSpec& spec() const { return spec_; }

@@ -20,6 +20,16 @@ namespace rlgen {
 // finish reason "abort"; retract: drop their KV and put them back in the queue.
 enum class PauseMode { kKeep, kWait, kAbort, kRetract };
 
+// Which memory stands down or is brought back.
+struct MemoryTags {
+  bool weights = true;
+  bool kv_cache = true;
+};
+
+// What becomes of weights that stand down: kept in a file and read back by wake, or dropped, so
+// that only an update brings weights back.
+enum class SleepLevel { kKeep = 1, kDrop = 2 };
+
 // How to start a shard. Options that a backend does not know do not exist: unknown is refused where
 // options are parsed. 0 means "decide from machine and model" where a comment says so.
 struct ShardSpec {
@@ -45,7 +55,7 @@ struct OpenUpdate {
   bool prepared = false;
 };
 
-// What a started shard is. Fixed for its life but for the weights it serves (the last three).
+// What a started shard is. Fixed for its life but for its weights and its sleep (the last four).
 struct ShardInfo {
   std::string backend;  // "local", ...
   std::string model;
@@ -64,6 +74,7 @@ struct ShardInfo {
   WeightVersion version = 0;
   WeightSerial serial = 0;  // 0: it serves none
   std::optional<OpenUpdate> open_update;
+  MemoryTags asleep{false, false};
 };
 
 struct ShardCapabilities {
@@ -75,7 +86,7 @@ struct ShardCapabilities {
 
 struct ShardHealth {
   bool serving = false;
-  bool paused = false;
+  bool paused = false;   // or asleep
   int64_t steps = 0;     // done
   int64_t progress = 0;  // grows while the shard computes, within a step too
 };
@@ -118,6 +129,15 @@ class ShardClient : public WeightSink {
   // Drops all KV: the reusable one, and that of running sequences, which rebuild theirs before
   // their next token. Holds when it returns.
   virtual Status clear_kv_cache() = 0;
+
+  // Gives memory back to the system. The shard then refuses new requests by name, and sequences in
+  // flight lose their KV and stand still until everything is awake; after kDrop until an update
+  // brought weights, too. What sleeps already may be put to sleep again. kFailedPrecondition for
+  // weights while an update is open, or while a pause or update waits for running sequences.
+  virtual Status sleep(SleepLevel level, MemoryTags tags) = 0;
+  // Brings memory back; cheap where it is there. Weights are the ones that served, with the same
+  // bits, unless an update came first.
+  virtual Status wake(MemoryTags tags) = 0;
 
   // Names the served weights anew for the tokens made from then on; they stay what they are.
   // kFailedPrecondition where none are served.

@@ -78,8 +78,11 @@ EngineCore::EngineCore(const EngineOptions& options, EngineParts parts, BlockAll
 void EngineCore::submit(SequenceRequest request) {
   const SequenceId id = request.id;
   Status status = accept(std::move(request));
-  if (status.ok()) return;
-  finish_unstarted(id, {.reason = FinishReason::kError, .error = std::move(status)});
+  if (!status.ok()) refuse(id, std::move(status));
+}
+
+void EngineCore::refuse(SequenceId id, Status error) {
+  finish_unstarted(id, {.reason = FinishReason::kError, .error = std::move(error)});
 }
 
 Status EngineCore::accept(SequenceRequest request) {
@@ -160,6 +163,12 @@ void EngineCore::relabel(std::shared_ptr<const models::WeightSet> weights) {
 void EngineCore::clear_kv() {
   scheduler_.retract_all();
   scheduler_.forget_prefixes();
+}
+
+Status EngineCore::release_memory() {
+  std::vector<float>().swap(logits_);
+  workspace_ = {};
+  return parts_.kv_memory->release_pages();
 }
 
 ShardMetrics EngineCore::metrics() const {

@@ -49,6 +49,8 @@ class EngineCore {
 
   // Queues a request, or ends it by an event of the next emission.
   void submit(SequenceRequest request);
+  // Ends a request with that error, by an event of the next emission.
+  void refuse(SequenceId id, Status error);
   void cancel(SequenceId id);
   // Ends every sequence with "abort"; `started_only`: those that have run.
   void abort_all(bool started_only);
@@ -56,6 +58,11 @@ class EngineCore {
   void retract_all() { scheduler_.retract_all(); }
   // Drops that of running sequences, as above, and what the prefix cache holds.
   void clear_kv();
+  // Gives the memory of KV and activations back to the system; it is made anew where it is used.
+  // After clear_kv. Errors: Region::release_pages's.
+  Status release_memory();
+  // Serves none until set_weights; nothing may be computed meanwhile. After clear_kv.
+  void drop_weights() { weights_.reset(); }
 
   // One step: admit, plan, forward, sample, emit. False when there was no row to compute; events
   // are emitted all the same.

@@ -59,7 +59,7 @@ void Engine::run() {
 }
 
 bool Engine::can_step() const {
-  if (gate_.frozen()) return false;
+  if (gate_.frozen() || !core_->weights()) return false;
   const Scheduler& scheduler = core_->scheduler();
   if (gate_.admission() == Admission::kStarted) return scheduler.num_started() > 0;
   return scheduler.num_running() + scheduler.num_waiting() > 0;
@@ -78,6 +78,10 @@ void Engine::settle() {
     core_->set_weights(std::move(flip.weights), KvPolicy::kWait);
     answer(flip.reply, absl::OkStatus());
   }
+  for (const Reply& reply : std::exchange(gate_.waiting_drains, {})) {
+    gate_.drained = true;
+    answer(reply, absl::OkStatus());
+  }
   for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) {
     answer(reply, absl::OkStatus());
   }
@@ -87,7 +91,7 @@ void Engine::publish() {
   std::lock_guard lock(mutex_);
   metrics_ = core_->metrics();
   steps_ = core_->steps();
-  paused_ = gate_.paused.has_value();
+  paused_ = gate_.paused.has_value() || gate_.sleeps();
   has_weights_ = core_->weights() != nullptr;
 }
 
@@ -102,6 +106,7 @@ void Engine::stop_all() {
   core_->abort_all(/*started_only=*/false);
   core_->emit_pending();
   for (const Reply& reply : std::exchange(gate_.waiting_pauses, {})) answer(reply, shut_down());
+  for (const Reply& reply : std::exchange(gate_.waiting_drains, {})) answer(reply, shut_down());
   for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
     answer(flip.reply, shut_down());
   }
@@ -130,7 +135,14 @@ Status Engine::submit(std::vector<SequenceRequest> requests) {
   std::vector<SequenceId> ids;
   for (const SequenceRequest& request : requests) ids.push_back(request.id);
   const bool posted = mailbox_.post([this, requests = std::move(requests)]() mutable {
-    for (SequenceRequest& request : requests) core_->submit(std::move(request));
+    for (SequenceRequest& request : requests) {
+      if (!gate_.sleeps()) {
+        core_->submit(std::move(request));
+      } else {
+        core_->refuse(request.id, absl::FailedPreconditionError(
+                                      "the shard is asleep; wake its weights and KV cache first"));
+      }
+    }
   });
   if (posted) return absl::OkStatus();
   for (const SequenceId id : ids) in_flight_.erase(id);
@@ -182,6 +194,10 @@ void Engine::do_pause(PauseMode mode, Reply reply) {
                                   pause_mode_name(mode), pause_mode_name(*gate_.paused))));
     return;
   }
+  if (mode == PauseMode::kWait) {
+    const Status can = gate_.sleeps() ? can_wait("pause(wait)") : absl::OkStatus();
+    if (!can.ok()) return answer(reply, can);
+  }
   gate_.paused = mode;
   if (mode == PauseMode::kWait) {
     gate_.waiting_pauses.push_back(std::move(reply));
@@ -195,11 +211,72 @@ void Engine::freeze(PauseMode mode) {
   if (mode == PauseMode::kAbort) core_->abort_all(/*started_only=*/false);
   if (mode == PauseMode::kRetract) core_->retract_all();
   if (core_->scheduler().num_started() == 0) return;
-  for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) {
-    answer(flip.reply, absl::FailedPreconditionError("a pause froze the sequences that the update "
-                                                     "waits for; resume and commit again, or begin "
-                                                     "an update with another kv_policy"));
+  const Status frozen = absl::FailedPreconditionError(
+      "a pause froze the sequences that the update waits for; resume and commit again, or begin an "
+      "update with another kv_policy");
+  for (const PendingFlip& flip : std::exchange(gate_.waiting_flips, {})) answer(flip.reply, frozen);
+  for (const Reply& reply : std::exchange(gate_.waiting_drains, {})) answer(reply, frozen);
+}
+
+Status Engine::can_wait(std::string_view who) const {
+  if (!gate_.frozen() || core_->scheduler().num_started() == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      gate_.sleeps()
+          ? fmt::format("{} cannot end while the shard is asleep with sequences in flight; wake it "
+                        "first",
+                        who)
+          : fmt::format("{} cannot end while a pause freezes running sequences; resume first or "
+                        "begin an update with another kv_policy",
+                        who));
+}
+
+Status Engine::drain() {
+  return call([this](Reply reply) { do_drain(std::move(reply)); });
+}
+
+void Engine::do_drain(Reply reply) {
+  const Status can = can_wait("kv_policy wait");
+  if (!can.ok()) return answer(reply, can);
+  gate_.waiting_drains.push_back(std::move(reply));
+}
+
+Status Engine::release() {
+  return call([this](Reply reply) {
+    gate_.drained = false;
+    answer(reply, absl::OkStatus());
+  });
+}
+
+Status Engine::sleep(MemoryTags tags) {
+  return call([this, tags](Reply reply) { answer(reply, do_sleep(tags)); });
+}
+
+Status Engine::do_sleep(MemoryTags tags) {
+  if (gate_.waits() || gate_.drained) {
+    return absl::FailedPreconditionError(
+        "the shard cannot sleep while a pause or an update waits for its running sequences");
   }
+  if (tags.kv_cache || tags.weights) core_->clear_kv();
+  if (tags.weights) core_->drop_weights();
+  gate_.asleep.weights |= tags.weights;
+  if (tags.kv_cache) RLGEN_RETURN_IF_ERROR(core_->release_memory());
+  gate_.asleep.kv_cache |= tags.kv_cache;
+  return absl::OkStatus();
+}
+
+Status Engine::wake(MemoryTags tags, std::shared_ptr<const models::WeightSet> weights) {
+  return call([this, tags, weights = std::move(weights)](Reply reply) {
+    do_wake(tags, weights);
+    answer(reply, absl::OkStatus());
+  });
+}
+
+void Engine::do_wake(MemoryTags tags, std::shared_ptr<const models::WeightSet> weights) {
+  if (tags.weights && gate_.asleep.weights) {
+    if (weights) core_->set_weights(std::move(weights), KvPolicy::kRecompute);
+    gate_.asleep.weights = false;
+  }
+  if (tags.kv_cache) gate_.asleep.kv_cache = false;
 }
 
 void Engine::do_resume() {
@@ -222,12 +299,8 @@ void Engine::do_set_weights(std::shared_ptr<const models::WeightSet> weights, Kv
     answer(reply, absl::OkStatus());
     return;
   }
-  if (gate_.frozen() && core_->scheduler().num_started() > 0) {
-    answer(reply, absl::FailedPreconditionError("kv_policy wait cannot end while a pause freezes "
-                                                "running sequences; resume first or begin "
-                                                "an update with another kv_policy"));
-    return;
-  }
+  const Status can = can_wait("kv_policy wait");
+  if (!can.ok()) return answer(reply, can);
   gate_.waiting_flips.push_back({std::move(weights), std::move(reply)});
 }
 

@@ -44,6 +44,16 @@ class Engine final : private EventSink {
   // Drops all KV, that of running sequences too.
   Status clear_kv();
 
+  // Admission closes, and it returns when what has started is done; nothing starts until release.
+  // Several engines can so change weights together. Errors: those of set_weights with kWait.
+  Status drain();
+  Status release();
+
+  // ShardClient's. Weights are only let go of, and taken at waking: `weights` are served from then
+  // on (null: none, and nothing runs until set_weights).
+  Status sleep(MemoryTags tags);
+  Status wake(MemoryTags tags, std::shared_ptr<const models::WeightSet> weights);
+
   ShardHealth health() const;
   ShardMetrics metrics() const;
 
@@ -70,6 +80,11 @@ class Engine final : private EventSink {
   void do_set_weights(std::shared_ptr<const models::WeightSet> weights, KvPolicy policy,
                       Reply reply);
   void freeze(PauseMode mode);
+  void do_drain(Reply reply);
+  Status do_sleep(MemoryTags tags);
+  void do_wake(MemoryTags tags, std::shared_ptr<const models::WeightSet> weights);
+  // Not OK where what has started cannot end now.
+  Status can_wait(std::string_view who) const;
 
   EventSink* const sink_;
   Mailbox mailbox_;

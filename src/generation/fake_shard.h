@@ -116,6 +116,10 @@ class FakeShard final : public ShardClient {
   Status resume() override { return state_->on_control("resume"); }
   Status clear_kv_cache() override { return state_->on_control("clear"); }
 
+  Status sleep(SleepLevel level, MemoryTags) override {
+    return state_->on_control(level == SleepLevel::kKeep ? "sleep" : "deep sleep");
+  }
+  Status wake(MemoryTags) override { return state_->on_control("wake"); }
   Status set_version(WeightVersion version) override { return state_->store.rename(version); }
   StatusOr<std::vector<ManifestEntry>> served_checksums() override {
     return state_->store.checksums();

@@ -186,6 +186,12 @@ void Generation::end_at_once(std::span<const SequenceRequest> requests, const Fi
 StatusOr<std::vector<SequenceId>> Generation::submit(GenerationRequest request,
                                                      RequestObserver observer) {
   RLGEN_RETURN_IF_ERROR(complete(&request));
+  if (const MemoryTags tags = asleep(); tags.weights || tags.kv_cache) {
+    return absl::FailedPreconditionError(
+        fmt::format("generation is asleep ({}); wake it first", !tags.kv_cache ? "weights"
+                                                                : tags.weights ? "weights, kv_cache"
+                                                                               : "kv_cache"));
+  }
   size_t shard = 0;
   auto requests =
       open_sequences(request, std::make_shared<const RequestObserver>(std::move(observer)), &shard);

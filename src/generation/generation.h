@@ -104,7 +104,7 @@ class Generation final : private EventSink {
 
   // Completes the request and gives its samples to one shard as a group. Returns the ids of the
   // sequences. Errors: those of complete(), kUnavailable when the shard is gone or none serves the
-  // weights that were decided last; then the observer
+  // weights that were decided last, kFailedPrecondition while they are asleep; then the observer
   // is never called. A prompt that fills the context has samples without a token, with finish
   // reason "length" and context_full; a score of no tokens ends with "stop". Where no prompt
   // log-probabilities are wanted and no earlier output is there, this is so before submit returns.
@@ -146,6 +146,13 @@ class Generation final : private EventSink {
   // True: no KV that earlier weights made will be read from here on. All KV is dropped; sequences
   // in flight rebuild theirs. False where a shard did not confirm that; the log says why.
   bool invalidate_kv_cache();
+
+  // Gives memory back to the system (ShardClient's sleep); requests are refused until wake. Where a
+  // shard cannot, those that did are woken again, and the error comes back.
+  Status sleep(SleepLevel level, MemoryTags tags = {});
+  // Brings back what sleeps of `tags`; OK at once where nothing does.
+  Status wake(MemoryTags tags = {});
+  MemoryTags asleep() const;
 
   // Sums over all shards.
   ShardMetrics metrics();
@@ -203,6 +210,7 @@ class Generation final : private EventSink {
   SequenceId next_id_ = 1;                           // guarded by mutex_
   uint64_t next_group_ = 1;                          // guarded by mutex_
   bool paused_ = false;                              // guarded by mutex_
+  MemoryTags asleep_{false, false};                  // guarded by mutex_
 
   std::unique_ptr<UpdateCoordinator> updates_;  // set by start; dies before the shards
   FanOut fan_out_;                              // joined after the shards are shut down

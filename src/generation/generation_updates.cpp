@@ -83,6 +83,50 @@ bool Generation::paused() const {
   return paused_;
 }
 
+Status Generation::sleep(SleepLevel level, MemoryTags tags) {
+  MemoryTags before;
+  {
+    const std::lock_guard lock(mutex_);
+    before = asleep_;
+    asleep_.weights |= tags.weights;
+    asleep_.kv_cache |= tags.kv_cache;
+  }
+  const auto sleep_one = [this, level, tags](size_t i) {
+    return shards_[i].client->sleep(level, tags);
+  };
+  const Status slept = on_shards("sleep", sleep_one, std::nullopt);
+  if (slept.ok()) return slept;
+  const MemoryTags again{tags.weights && !before.weights, tags.kv_cache && !before.kv_cache};
+  const auto wake_one = [this, again](size_t i) { return shards_[i].client->wake(again); };
+  const Status woken = on_shards("wake", wake_one, std::nullopt);
+  if (!woken.ok()) {
+    return annotate(slept, fmt::format("some shards stay asleep ({})", message_of(woken)));
+  }
+  const std::lock_guard lock(mutex_);
+  asleep_ = before;
+  return slept;
+}
+
+Status Generation::wake(MemoryTags tags) {
+  {
+    const std::lock_guard lock(mutex_);
+    tags.weights = tags.weights && asleep_.weights;
+    tags.kv_cache = tags.kv_cache && asleep_.kv_cache;
+  }
+  if (!tags.weights && !tags.kv_cache) return absl::OkStatus();
+  const auto wake_one = [this, tags](size_t i) { return shards_[i].client->wake(tags); };
+  RLGEN_RETURN_IF_ERROR(on_shards("wake", wake_one, std::nullopt));
+  const std::lock_guard lock(mutex_);
+  if (tags.weights) asleep_.weights = false;
+  if (tags.kv_cache) asleep_.kv_cache = false;
+  return absl::OkStatus();
+}
+
+MemoryTags Generation::asleep() const {
+  const std::lock_guard lock(mutex_);
+  return asleep_;
+}
+
 Status Generation::set_rollout_weight_version(WeightVersion version) {
   return updates_->relabel(version, [this, version](size_t participant) {
     const auto shard = std::find(participants_.begin(), participants_.end(), participant);

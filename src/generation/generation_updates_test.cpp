@@ -119,6 +119,34 @@ TEST_F(GenerationUpdatesTest, PauseReachesEveryShardAndMayClearTheCache) {
   }
 }
 
+TEST_F(GenerationUpdatesTest, T15_WakingIsCheapWhenAwake) {
+  const auto generation = start_two();
+  EXPECT_TRUE(generation->wake().ok());
+  EXPECT_TRUE(generation->sleep(SleepLevel::kKeep).ok());
+  const auto refused = generation->submit(request(), {});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(), HasSubstr("asleep (weights, kv_cache)"));
+  EXPECT_TRUE(generation->wake({.weights = true, .kv_cache = false}).ok());
+  EXPECT_THAT(generation->submit(request(), {}).status().message(), HasSubstr("(kv_cache)"));
+  EXPECT_TRUE(generation->wake().ok());
+  EXPECT_TRUE(generation->wake().ok());
+  for (const auto& state : {state_, other_}) {
+    EXPECT_THAT(state->controls, ElementsAre("sleep", "wake", "wake"));
+  }
+  EXPECT_EQ(roll(*generation, request(), 1).size(), 1u);
+}
+
+TEST_F(GenerationUpdatesTest, SleepIsForAllShardsOrNone) {
+  const auto generation = start_two();
+  other_->control = [](std::string_view what) {
+    return what == "wake" ? absl::OkStatus() : absl::FailedPreconditionError("no");
+  };
+  EXPECT_THAT(generation->sleep(SleepLevel::kDrop).message(), HasSubstr("shard 1"));
+  EXPECT_THAT(state_->controls, ElementsAre("deep sleep", "wake"));
+  EXPECT_FALSE(generation->asleep().weights);
+  EXPECT_EQ(roll(*generation, request(), 1).size(), 1u);
+}
+
 TEST_F(GenerationUpdatesTest, InvalidateIsFalseUnlessEveryoneConfirms) {
   const auto generation = start_two();
   other_->control = [](std::string_view) { return absl::InternalError("no"); };

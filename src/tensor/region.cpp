@@ -88,6 +88,14 @@ StatusOr<std::shared_ptr<Region>> Region::attach(int fd, std::int64_t size) {
   return std::shared_ptr<Region>(new Region(*data, size, own));
 }
 
+Status Region::release_pages() {
+  const int failed = fd_ < 0 ? ::madvise(data_, mapped_size(size_), MADV_DONTNEED)
+                             : ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                                           static_cast<off_t>(mapped_size(size_)));
+  if (failed == 0) return absl::OkStatus();
+  return file_error("release", fmt::format("{} bytes of memory", size_), errno);
+}
+
 Region::~Region() {
   ::munmap(data_, mapped_size(size_));
   if (fd_ >= 0) ::close(fd_);

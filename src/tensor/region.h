@@ -34,6 +34,10 @@ class Region {
   Region& operator=(const Region&) = delete;
   ~Region();
 
+  // Gives the memory back to the system: the bytes are zero from then on, and pages are made again
+  // where they are touched. Nobody may touch them meanwhile. Errors: file_error's.
+  Status release_pages();
+
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   std::int64_t size() const { return size_; }

@@ -37,6 +37,17 @@ TEST_P(RegionTest, RefusesSizesThatCannotBe) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST_P(RegionTest, ReleasedPagesAreZeroAndCanBeUsedAgain) {
+  const auto region = Region::create(3'000'001, GetParam());
+  ASSERT_TRUE(region.ok()) << region.status();
+  const auto bytes = (*region)->bytes();
+  std::fill(bytes.begin(), bytes.end(), std::byte{7});
+  ASSERT_TRUE((*region)->release_pages().ok());
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](auto b) { return b == std::byte{0}; }));
+  bytes.back() = std::byte{2};
+  EXPECT_EQ(bytes.back(), std::byte{2});
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, RegionTest,
                          testing::Values(RegionKind::kAnonymous, RegionKind::kShared),
                          [](const auto& info) {

@@ -1,11 +1,15 @@
 #include "backends/local/local_launcher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "backends/local/free_memory.h"
 #include "backends/local/shard_options.h"
 #include "base/cpu.h"
+#include "engine/weights/read_back.h"
 #include "refit/checkpoint_transport.h"
 
 namespace rlgen::backends {
@@ -36,13 +40,19 @@ engine::EngineOptions engine_options(const ShardSpec& spec, const ShardInfo& inf
   return options;
 }
 
-// What is free but for the weights, which are not loaded yet, and for a second set of them, which
-// an update fills. Bytes that somebody has named need no kernel that says what there is.
+// What is free but for the weights, where they are not loaded yet, and for a second set of them,
+// which an update fills (`weight_bytes` together). Bytes that somebody has named need no kernel
+// that says what there is.
 StatusOr<MachineMemory> memory_for_kv(const ShardSpec& spec, int64_t weight_bytes) {
   StatusOr<MachineMemory> memory = machine_memory();
   if (!memory.ok() && spec.kv_cache_memory_bytes > 0) return MachineMemory{.total = INT64_MAX};
-  if (memory.ok()) memory->free = std::max<int64_t>(0, memory->free - 2 * weight_bytes);
+  if (memory.ok()) memory->free = std::max<int64_t>(0, memory->free - weight_bytes);
   return memory;
+}
+
+std::string spill_folder() {
+  const char* const folder = std::getenv("TMPDIR");
+  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
 }
 
 Status load(const models::Model& model, int32_t num_threads, WeightSink& sink) {
@@ -55,6 +65,7 @@ Status load(const models::Model& model, int32_t num_threads, WeightSink& sink) {
 
 StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec& spec,
                                                                  EventSink& sink) {
+  const std::lock_guard lock(mutex_);
   RLGEN_ASSIGN_OR_RETURN(const MachineChoice machine, choose_machine(spec));
   RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model, open_model(spec));
@@ -68,15 +79,24 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
   const int32_t vocab_rows = model.decoder.spec.vocab_rows;
   info.vocab_size = text.vocab_size > 0 ? std::min(text.vocab_size, vocab_rows) : vocab_rows;
 
-  RLGEN_ASSIGN_OR_RETURN(const MachineMemory memory, memory_for_kv(spec, info.weight_bytes));
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{}", model.path, model.digest, spec.dtype, spec.activation_dtype);
+  std::shared_ptr<SharedWeights> weights = weights_[key].lock();
+  RLGEN_ASSIGN_OR_RETURN(const MachineMemory memory,
+                         memory_for_kv(spec, info.weight_bytes * (weights ? 1 : 2)));
   RLGEN_ASSIGN_OR_RETURN(const int64_t kv_bytes,
                          choose_kv_bytes(spec, layout, info.max_model_len, memory));
   RLGEN_ASSIGN_OR_RETURN(auto kv_memory, Region::create(kv_bytes));
   info.kv_capacity_tokens = kv_bytes / int64_t(layout.block_stride()) * layout.block_size;
   if (check_) RLGEN_RETURN_IF_ERROR(check_(info));
 
-  auto shard = std::make_unique<LocalShard>(info, model.decoder.table, make_system_clock());
-  RLGEN_RETURN_IF_ERROR(load(model, machine.num_threads, *shard));
+  if (!weights) {
+    weights =
+        std::make_shared<SharedWeights>(model.decoder.table, make_system_clock(), spill_folder());
+    RLGEN_RETURN_IF_ERROR(load(model, machine.num_threads, *weights));
+    weights_[key] = weights;
+  }
+  auto shard = std::make_unique<LocalShard>(info, std::move(weights));
   RLGEN_RETURN_IF_ERROR(
       shard->start_engine(engine_options(spec, info),
                           {.decoder = std::make_shared<const models::Decoder>(model.decoder),
@@ -96,9 +116,10 @@ StatusOr<std::unique_ptr<ShardClient>> LocalLauncher::start(const ShardSpec& spe
 }
 
 StatusOr<std::vector<ManifestEntry>> served_checksums(const models::Model& model) {
-  LocalShard shard({}, model.decoder.table, make_system_clock());
-  RLGEN_RETURN_IF_ERROR(load(model, usable_cpus(), shard));
-  return shard.served_checksums();
+  SharedWeights weights(model.decoder.table, make_system_clock(), spill_folder());
+  RLGEN_RETURN_IF_ERROR(load(model, usable_cpus(), weights));
+  RLGEN_ASSIGN_OR_RETURN(const auto served, weights.store().served());
+  return engine::served_checksums(*served.weights, served.manifest);
 }
 
 }  // namespace rlgen::backends

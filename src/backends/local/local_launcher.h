@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,7 +25,9 @@ using TextSideFactory = std::function<StatusOr<TextSide>(const std::string& fold
 // start and comes through as it is.
 using ShardCheck = std::function<Status(const ShardInfo& info)>;
 
-// Starts shards in this process. Stateless; any thread.
+// Starts shards in this process. Those of one launcher that serve the same model (folder, type of
+// weights, profile) share their weights while one of them lives: start them for one Generation. Any
+// thread, one start at a time.
 class LocalLauncher final : public ShardLauncher {
  public:
   // Without a factory shards know token ids only. text_side.h has the usual one. `observer` looks
@@ -32,14 +36,18 @@ class LocalLauncher final : public ShardLauncher {
                          ShardCheck check = {})
       : text_(std::move(text)), observer_(observer), check_(std::move(check)) {}
 
-  // Opens the checkpoint, loads it as update 1 (version 0) and starts the engine. Errors:
-  // models::open_model's, the options' (shard_options.h), WeightStore's, the text side's.
+  // Opens the checkpoint, loads it as update 1 (version 0), unless a shard that it shares weights
+  // with has done so, and starts the engine. Errors: models::open_model's, the options'
+  // (shard_options.h), WeightStore's, the text side's.
   StatusOr<std::unique_ptr<ShardClient>> start(const ShardSpec& spec, EventSink& sink) override;
 
   // The same, with LocalShard's own members in reach.
   StatusOr<std::unique_ptr<LocalShard>> start_local(const ShardSpec& spec, EventSink& sink);
 
  private:
+  std::mutex mutex_;
+  // By what makes weights the same.
+  std::map<std::string, std::weak_ptr<SharedWeights>> weights_;  // guarded by mutex_
   TextSideFactory text_;
   models::ForwardObserver* observer_;
   ShardCheck check_;

@@ -3,24 +3,23 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.h"
+#include "backends/local/shared_weights.h"
 #include "contract/shard.h"
 #include "engine/engine.h"
-#include "engine/weights/weight_store.h"
 #include "models/model.h"
 
 namespace rlgen::backends {
 
-// A shard in this process: one engine and the weights it serves. Thread-safe, as ShardClient says.
+// A shard in this process: one engine, and weights that it may share with others. Thread-safe, as
+// ShardClient says.
 class LocalShard final : public ShardClient {
  public:
-  // A shard without weights and engine yet; `info` is what stays true of it.
-  LocalShard(ShardInfo info, std::shared_ptr<const models::NameTable> table,
-             std::unique_ptr<Clock> clock);
+  // A shard without an engine yet; `info` is what stays true of it.
+  LocalShard(ShardInfo info, std::shared_ptr<SharedWeights> weights);
   ~LocalShard() override;
 
-  // Starts the engine on the weights that the store serves. Once, after the first update and before
-  // the shard is shared. Errors: Engine::create's.
+  // Starts the engine on the weights that are served. Once, after their first update and before the
+  // shard is shared. Errors: Engine::create's.
   Status start_engine(const engine::EngineOptions& options, engine::EngineParts parts);
 
   Status begin(const UpdateSpec& spec) override;
@@ -36,6 +35,8 @@ class LocalShard final : public ShardClient {
   Status resume() override;
 
   Status clear_kv_cache() override;
+  Status sleep(SleepLevel level, MemoryTags tags) override;
+  Status wake(MemoryTags tags) override;
   Status set_version(WeightVersion version) override;
   StatusOr<std::vector<ManifestEntry>> served_checksums() override;
   StatusOr<TensorBytes> read_tensor(std::string_view name) override;
@@ -48,8 +49,7 @@ class LocalShard final : public ShardClient {
 
  private:
   const ShardInfo info_;
-  std::unique_ptr<Clock> clock_;
-  engine::WeightStore store_;
+  const std::shared_ptr<SharedWeights> weights_;
   std::unique_ptr<engine::Engine> engine_;  // set by start_engine
 };
 

@@ -106,7 +106,7 @@ void IncomingTensor::place_staged() {
   for (const auto& [begin, end] : staged_.ranges()) {
     place(begin, std::span(staging_).subspan(begin, end - begin));
   }
-  staging_ = {};
+  std::vector<std::byte>().swap(staging_);
 }
 
 bool IncomingTensor::complete() const {

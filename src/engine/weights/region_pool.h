@@ -18,6 +18,9 @@ class RegionPool {
   // Region::create's.
   StatusOr<std::shared_ptr<Region>> lend();
 
+  // Frees the spare region, and keeps none of those that come back until the next one is lent.
+  void release();
+
   int64_t size() const { return size_; }
   bool has_spare() const;
 

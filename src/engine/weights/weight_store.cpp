@@ -52,14 +52,14 @@ std::vector<ManifestEntry> WeightStore::manifest() const {
 
 StatusOr<WeightStore::Served> WeightStore::served() const {
   std::lock_guard lock(mutex_);
+  if (spilled_) return absl::FailedPreconditionError("the weights stand down; wake the shard");
   if (!current_) return absl::FailedPreconditionError("no weights are served; send an update");
   return Served{current_, manifest_};
 }
 
-std::optional<OpenUpdate> WeightStore::open_update() {
+std::optional<OpenUpdate> WeightStore::open_update() const {
   std::lock_guard lock(mutex_);
-  expire();
-  if (!open_) return std::nullopt;
+  if (!open_ || is_late()) return std::nullopt;
   return OpenUpdate{.update_id = open_->spec().update_id,
                     .version = open_->weights()->version(),
                     .serial = open_->spec().serial,
@@ -73,11 +73,15 @@ Status WeightStore::relabel(WeightVersion version) {
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return at_rest(); });
-  if (!current_) {
+  if (label_.serial == 0) {
     return absl::FailedPreconditionError(
         fmt::format("no weights are served that version {} could name", version));
   }
-  if (current_->version() == version) return absl::OkStatus();
+  if (label_.version == version) return absl::OkStatus();
+  if (!current_) {
+    label_.version = version;
+    return absl::OkStatus();
+  }
   const auto renamed = std::make_shared<const models::WeightSet>(
       current_->shared_table(), current_->region(), version, current_->serial());
   relabelling_ = true;
@@ -86,9 +90,51 @@ Status WeightStore::relabel(WeightVersion version) {
   if (options_.flip) flipped = options_.flip(renamed, KvPolicy::kKeep);
   lock.lock();
   relabelling_ = false;
-  if (flipped.ok()) current_ = renamed;
+  if (flipped.ok()) {
+    current_ = renamed;
+    label_.version = version;
+  }
   changed_.notify_all();
   return flipped;
+}
+
+WeightStore::Label WeightStore::label() const {
+  std::lock_guard lock(mutex_);
+  return label_;
+}
+
+Status WeightStore::stand_down(bool keep) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return at_rest(); });
+  expire();
+  if (open_) {
+    return absl::FailedPreconditionError(
+        fmt::format("the weights cannot stand down while update {} is open; commit or abort it",
+                    open_->spec().update_id));
+  }
+  if (current_ && keep) {
+    RLGEN_ASSIGN_OR_RETURN(spilled_,
+                           SpillFile::write(current_->region()->bytes(), options_.spill_folder));
+  }
+  current_.reset();
+  if (!keep) {
+    spilled_.reset();
+    label_.serial = 0;
+  }
+  if (serving_) serving_->pool->release();
+  return absl::OkStatus();
+}
+
+Status WeightStore::wake() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return at_rest(); });
+  if (current_ || !spilled_) return absl::OkStatus();
+  RLGEN_ASSIGN_OR_RETURN(auto region, serving_->pool->lend());
+  RLGEN_RETURN_IF_ERROR(spilled_->read(region->bytes()));
+  current_ = std::make_shared<const models::WeightSet>(serving_->table, std::move(region),
+                                                       label_.version, label_.serial);
+  spilled_.reset();
+  return absl::OkStatus();
 }
 
 bool WeightStore::at_rest() const {
@@ -103,9 +149,13 @@ void WeightStore::close(Outcome outcome) {
   opening_ = {};
 }
 
-void WeightStore::expire() {
+bool WeightStore::is_late() const {
   const bool droppable = open_ && (state_ == State::kReceiving || state_ == State::kPrepared);
-  if (droppable && deadline_ && options_.clock->now() >= *deadline_) close(Outcome::kExpired);
+  return droppable && deadline_ && options_.clock->now() >= *deadline_;
+}
+
+void WeightStore::expire() {
+  if (is_late()) close(Outcome::kExpired);
 }
 
 Status WeightStore::check_open(std::string_view update_id) const {
@@ -221,7 +271,7 @@ Status WeightStore::begin(const UpdateSpec& spec) {
   RLGEN_ASSIGN_OR_RETURN(auto region, opening_.pool->lend());
   if (spec.base) std::memcpy(region->data(), current_->region()->data(), size_t(region->size()));
   UpdateSpec resolved = spec;
-  if (!resolved.version) resolved.version = current_ ? current_->version() + 1 : 0;
+  if (!resolved.version) resolved.version = label_.serial == 0 ? 0 : label_.version + 1;
   open_ = std::make_shared<WeightUpdate>(std::move(resolved), opening_.table, std::move(region));
   state_ = State::kReceiving;
   if (spec.deadline) deadline_ = options_.clock->now() + *spec.deadline;
@@ -283,6 +333,8 @@ Status WeightStore::commit(std::string_view update_id) {
   state_ = State::kPrepared;
   if (flipped.ok()) {
     current_ = update->weights();
+    label_ = {current_->version(), current_->serial()};
+    spilled_.reset();
     serving_ = opening_;
     auto served = served_manifest(*update);
     manifest_ = update->spec().base ? with_rest(std::move(served), manifest_) : std::move(served);

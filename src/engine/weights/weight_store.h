@@ -13,6 +13,7 @@
 #include "contract/shard.h"
 #include "contract/weight_sink.h"
 #include "engine/weights/region_pool.h"
+#include "engine/weights/spill_file.h"
 #include "engine/weights/weight_update.h"
 
 namespace rlgen::engine {
@@ -24,7 +25,8 @@ using FlipFn = std::function<Status(std::shared_ptr<const models::WeightSet>, Kv
 struct WeightStoreOptions {
   Clock* clock = nullptr;  // outlives the store
   RegionKind region_kind = RegionKind::kAnonymous;
-  FlipFn flip;  // empty: nobody is told
+  FlipFn flip;                        // empty: nobody is told
+  std::string spill_folder = "/tmp";  // where weights go that stand down
 };
 
 // The weights of a process: the set that is served, and the one that an open update fills. Loading
@@ -55,14 +57,31 @@ class WeightStore final : public WeightSink {
   // (kInvalidArgument), nothing served (kFailedPrecondition), the flip's.
   Status relabel(WeightVersion version);
 
-  // The update that is open, if any.
-  std::optional<OpenUpdate> open_update();
+  // Takes the served set out of memory, and the spare one. With `keep` its bytes go to a file and
+  // wake() brings them back; without, only an update brings weights back. Memory is freed when the
+  // last user of the set lets go. Where nothing is served, or again: OK, but a set that is kept in
+  // a file is given up without `keep`. kFailedPrecondition while an update is open; SpillFile's
+  // errors, with the set still served.
+  Status stand_down(bool keep);
+  // Serves again what stood down with `keep`, unless an update came first. OK where there is
+  // nothing to bring back. Errors: Region::create's, SpillFile's; it may then be called again.
+  Status wake();
 
-  // The set that is served; null before the first commit.
+  // The update that is open, if any.
+  std::optional<OpenUpdate> open_update() const;
+
+  // The set that is served; null before the first commit and while the weights stand down.
   std::shared_ptr<const models::WeightSet> current() const;
   // The tensors of that set with the types that reading them back gives (vectors: as they were
   // sent), without digests.
   std::vector<ManifestEntry> manifest() const;
+
+  // What serves, or will again after wake(); serial 0: nothing.
+  struct Label {
+    WeightVersion version = 0;
+    WeightSerial serial = 0;
+  };
+  Label label() const;
 
   // Both, of one moment. kFailedPrecondition where nothing is served.
   struct Served {
@@ -86,6 +105,7 @@ class WeightStore final : public WeightSink {
   Status check_base(const UpdateSpec& spec) const;
   StatusOr<Layout> layout_for(const UpdateSpec& spec) const;
   bool at_rest() const;
+  bool is_late() const;
   void expire();
   void close(Outcome outcome);
   Status check_open(std::string_view update_id) const;
@@ -97,6 +117,8 @@ class WeightStore final : public WeightSink {
   std::condition_variable changed_;  // waits until at_rest
   // All below are guarded by mutex_.
   bool relabelling_ = false;
+  std::optional<SpillFile> spilled_;  // of a set that stands down
+  Label label_;                       // of current_, or of spilled_
   std::shared_ptr<WeightUpdate> open_;
   State state_ = State::kReceiving;
   std::optional<Clock::TimePoint> deadline_;

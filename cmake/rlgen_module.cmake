@@ -1,5 +1,5 @@
 # Modules whose coverage guides the fuzzers: the parsers of what comes from outside.
-set(RLGEN_FUZZED_MODULES contract models generation)
+set(RLGEN_FUZZED_MODULES contract models generation refit)
 
 # rlgen_module(NAME DEPS lib...) makes the static library rlgen_NAME from every .cpp of the folder
 # and its subfolders, and from the *_test.cpp files one test binary NAME_test. A dependency is the

@@ -1,0 +1,107 @@
+#include "refit/ipc_sender.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "refit/ipc_endpoint.h"
+
+namespace rlgen::refit {
+namespace {
+
+StatusOr<SharedMemory> new_buffer(int64_t size) {
+  static std::atomic<uint64_t> made{0};
+  return SharedMemory::create(
+      fmt::format("/rlgen-{}-{}-{:08x}", ::getpid(), ++made, std::random_device()()), size);
+}
+
+}  // namespace
+
+IpcSender::IpcSender(ZmqSocket socket, const IpcSendOptions& options, SharedMemory first,
+                     SharedMemory second)
+    : socket_(std::move(socket)),
+      options_(options),
+      buffers_{std::move(first), std::move(second)} {}
+
+StatusOr<IpcSender> IpcSender::create(const std::string& endpoint, const IpcSendOptions& options) {
+  const int64_t half = options.buffer_bytes / 2;
+  if (half <= 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("buffer_bytes is {}; it must be above 1", options.buffer_bytes));
+  }
+  RLGEN_ASSIGN_OR_RETURN(ZmqSocket socket, ZmqSocket::bind_asking(endpoint));
+  RLGEN_ASSIGN_OR_RETURN(SharedMemory first, new_buffer(half));
+  RLGEN_ASSIGN_OR_RETURN(SharedMemory second, new_buffer(half));
+  return IpcSender(std::move(socket), options, std::move(first), std::move(second));
+}
+
+Status IpcSender::send(std::string_view name, std::span<const std::byte> bytes) {
+  const auto room = size_t(buffers_[filling_].size());
+  if (ipc_align(bytes.size()) > room) return send_alone(name, bytes);
+  if (ipc_align(bytes.size()) > room - size_t(batch_.used_bytes)) RLGEN_RETURN_IF_ERROR(flush());
+  const auto to = buffers_[filling_].writable().subspan(size_t(batch_.used_bytes));
+  std::memcpy(to.data(), bytes.data(), bytes.size());
+  batch_.names.emplace_back(name);
+  batch_.used_bytes += int64_t(ipc_align(bytes.size()));
+  return absl::OkStatus();
+}
+
+Status IpcSender::await_answer() {
+  if (!waiting_) return absl::OkStatus();
+  const auto answer = socket_.receive(options_.timeout, /*notice_loss=*/false);
+  if (absl::IsDeadlineExceeded(answer.status())) {
+    return annotate(answer.status(), "no ack; the generation worker may be dead or stuck");
+  }
+  RLGEN_RETURN_IF_ERROR(answer.status());
+  if (*answer != "ack") {
+    return absl::InvalidArgumentError(
+        fmt::format("the receiver answered with {} bytes instead of "
+                    "ack",
+                    answer->size()));
+  }
+  waiting_ = false;
+  return absl::OkStatus();
+}
+
+Status IpcSender::send_frame(const IpcFrame& frame) {
+  RLGEN_RETURN_IF_ERROR(await_answer());
+  RLGEN_RETURN_IF_ERROR(socket_.send(write_frame(frame), options_.timeout));
+  waiting_ = true;
+  return absl::OkStatus();
+}
+
+// The other buffer is free once the message before this one was answered, which send_frame awaits.
+Status IpcSender::flush() {
+  if (batch_.names.empty()) return absl::OkStatus();
+  const SharedMemory& buffer = buffers_[filling_];
+  batch_.buffer = buffer.name();
+  batch_.buffer_bytes = buffer.size();
+  RLGEN_RETURN_IF_ERROR(send_frame(std::exchange(batch_, {})));
+  filling_ = 1 - filling_;
+  return absl::OkStatus();
+}
+
+Status IpcSender::send_alone(std::string_view name, std::span<const std::byte> bytes) {
+  RLGEN_RETURN_IF_ERROR(flush());
+  const auto size = int64_t(ipc_align(bytes.size()));
+  RLGEN_ASSIGN_OR_RETURN(SharedMemory buffer, new_buffer(size));
+  std::memcpy(buffer.writable().data(), bytes.data(), bytes.size());
+  RLGEN_RETURN_IF_ERROR(send_frame({.complete = false,
+                                    .buffer = buffer.name(),
+                                    .buffer_bytes = size,
+                                    .names = {std::string(name)},
+                                    .used_bytes = size}));
+  return await_answer();
+}
+
+Status IpcSender::finish() {
+  RLGEN_RETURN_IF_ERROR(flush());
+  RLGEN_RETURN_IF_ERROR(send_frame({.complete = true, .buffer = {}, .names = {}}));
+  return await_answer();
+}
+
+}  // namespace rlgen::refit

@@ -1,0 +1,247 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <random>
+#include <thread>
+
+#include "refit/faulty_sink.h"
+#include "refit/ipc_endpoint.h"
+#include "refit/ipc_receiver.h"
+#include "refit/ipc_sender.h"
+
+namespace rlgen::refit {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+size_t shared_memory_files() {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string own = "rlgen-" + std::to_string(::getpid()) + "-";
+    count += entry.path().filename().string().starts_with(own) ? 1 : 0;
+  }
+  return count;
+}
+
+class IpcTest : public ::testing::Test {
+ protected:
+  IpcTest() {
+    std::mt19937 random(5);
+    for (int i = 0; i < 12; ++i) {
+      ManifestEntry entry{.name = "layers." + std::to_string(i), .shape = {}, .digest = {}};
+      entry.dtype = i % 2 == 0 ? DType::kBFloat16 : DType::kFloat32;
+      entry.shape = i == 7 ? Shape({70, 100}) : Shape({1 + i, 33});
+      std::vector<std::byte> bytes(size_t(entry.shape.num_elements() * size_of(entry.dtype)));
+      for (std::byte& byte : bytes) byte = std::byte(random());
+      spec_.manifest.push_back(entry);
+      tensors_[entry.name] = bytes;
+    }
+    spec_.update_id = "u";
+    spec_.version = 4;
+    static int made = 0;
+    endpoint_ =
+        *ipc_endpoint(testing::TempDir(), std::to_string(::getpid()), std::to_string(++made));
+  }
+
+  std::future<StatusOr<IpcReport>> receive(IpcReceiveOptions options = {}) {
+    options.timeout = std::min<milliseconds>(options.timeout, seconds(20));
+    return std::async(std::launch::async,
+                      [this, options] { return receive_ipc(endpoint_, spec_, sink_, options); });
+  }
+  IpcSender sender(int64_t buffer_bytes = 1 << 14) const {
+    auto made =
+        IpcSender::create(endpoint_, {.buffer_bytes = buffer_bytes, .timeout = seconds(20)});
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *std::move(made);
+  }
+  Status send_all(IpcSender& to) const {
+    for (const ManifestEntry& entry : spec_.manifest) {
+      RLGEN_RETURN_IF_ERROR(to.send(entry.name, tensors_.at(entry.name)));
+    }
+    return to.finish();
+  }
+
+  Tensors tensors_;
+  UpdateSpec spec_;
+  std::string endpoint_;
+  FaultySink sink_;
+};
+
+TEST_F(IpcTest, T18_EveryTensorArrives) {
+  for (const int64_t buffer : {int64_t(1) << 20, int64_t(1) << 14, int64_t(1) << 12}) {
+    auto receiving = receive();
+    {
+      IpcSender to = sender(buffer);  // tensor 7 needs a buffer of its own in the smaller two
+      ASSERT_TRUE(send_all(to).ok());
+    }
+    const auto report = receiving.get();
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->tensors, 12);
+    EXPECT_GE(report->batches, buffer == 1 << 20 ? 1 : 2);
+    EXPECT_EQ(sink_.serving, tensors_);
+    EXPECT_EQ(shared_memory_files(), 0u);
+  }
+}
+
+TEST_F(IpcTest, T18_OneOfAnyOrderAndOneAtATime_FB081_FB096) {
+  auto receiving = receive();
+  std::vector<ManifestEntry> shuffled = spec_.manifest;
+  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937(3));
+  {
+    IpcSender to = sender(2 * 512);  // one small tensor in each message
+    for (const ManifestEntry& entry : shuffled) {
+      ASSERT_TRUE(to.send(entry.name, tensors_.at(entry.name)).ok());
+    }
+    ASSERT_TRUE(to.finish().ok());
+  }
+  ASSERT_TRUE(receiving.get().ok());
+  EXPECT_EQ(sink_.serving, tensors_);
+}
+
+TEST_F(IpcTest, T18_FaultsOfTheManifestAreCollectedAndEveryMessageIsAnswered) {
+  auto receiving = receive();
+  {
+    IpcSender to = sender(1 << 12);
+    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
+    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
+    ASSERT_TRUE(to.send("foo", tensors_.at("layers.1")).ok());
+    ASSERT_TRUE(to.send("layers.5", tensors_.at("layers.5")).ok());
+    ASSERT_TRUE(to.finish().ok());
+  }
+  const Status refused = receiving.get().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("1 duplicate (layers.0)"));
+  EXPECT_THAT(refused.message(), HasSubstr("1 unexpected (foo)"));
+  EXPECT_THAT(sink_.calls, ElementsAre("begin", "abort"));
+}
+
+TEST_F(IpcTest, T18_MissingTensorsAreNamedAtTheEnd) {
+  auto receiving = receive();
+  {
+    IpcSender to = sender();
+    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
+    ASSERT_TRUE(to.finish().ok());
+  }
+  const Status refused = receiving.get().status();
+  EXPECT_THAT(refused.message(), HasSubstr("11 missing (layers.1, "));
+  EXPECT_THAT(refused.message(), HasSubstr(", ...)"));
+  EXPECT_TRUE(sink_.serving.empty());
+}
+
+TEST_F(IpcTest, T18_OtherShapesThanTheManifestsAreRefused) {
+  auto receiving = receive();
+  {
+    IpcSender to = sender();
+    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.7")).ok());
+    ASSERT_TRUE(to.finish().ok());
+  }
+  EXPECT_THAT(receiving.get().status().message(), HasSubstr("types and shapes need 512"));
+  EXPECT_THAT(sink_.calls, ElementsAre("begin", "abort"));
+}
+
+TEST_F(IpcTest, AFailureOfTheSinkComesBackAndTheSenderIsNotLeftWaiting_FB103) {
+  for (const auto step :
+       {FaultySink::Step::kWrite, FaultySink::Step::kPrepare, FaultySink::Step::kCommit}) {
+    sink_.fail_at = step;
+    auto receiving = receive();
+    IpcSender to = sender();
+    ASSERT_TRUE(send_all(to).ok());
+    EXPECT_EQ(receiving.get().status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(sink_.calls.back(), "abort");
+  }
+  EXPECT_TRUE(sink_.serving.empty());
+}
+
+TEST_F(IpcTest, T18_OneSideAloneIsATimeout_FB125) {
+  const auto alone = receive({.timeout = milliseconds(50)}).get();
+  EXPECT_EQ(alone.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(sink_.calls, ElementsAre("begin", "abort"));
+  {
+    auto to = *IpcSender::create(endpoint_, {.buffer_bytes = 4096, .timeout = milliseconds(50)});
+    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
+    const Status nobody = to.finish();
+    EXPECT_EQ(nobody.code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_FALSE(std::filesystem::exists(endpoint_.substr(6)));
+  EXPECT_EQ(shared_memory_files(), 0u);
+  auto receiving = receive();
+  IpcSender to = sender();
+  ASSERT_TRUE(send_all(to).ok());
+  EXPECT_TRUE(receiving.get().ok());
+}
+
+TEST_F(IpcTest, TheDeadlineHoldsWhileMessagesCome) {
+  spec_.deadline = milliseconds(120);
+  auto receiving = receive();
+  IpcSender to = sender(2 * 512);
+  for (const ManifestEntry& entry : spec_.manifest) {
+    std::this_thread::sleep_for(milliseconds(30));
+    if (receiving.wait_for(seconds(0)) == std::future_status::ready) break;
+    to.send(entry.name, tensors_.at(entry.name)).IgnoreError();
+  }
+  EXPECT_EQ(receiving.get().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(sink_.calls.back(), "abort");
+  EXPECT_TRUE(sink_.serving.empty());
+}
+
+TEST_F(IpcTest, AKilledSenderIsNoticedAtOnce) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto to = IpcSender::create(endpoint_, {.buffer_bytes = 2 * 512, .timeout = seconds(20)});
+    if (!to.ok()) ::_exit(1);
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = "layers." + std::to_string(i);
+      to->send(name, tensors_.at(name)).IgnoreError();
+    }
+    ::pause();
+    ::_exit(0);
+  }
+  auto receiving = receive();
+  while (sink_.write_count() == 0) std::this_thread::sleep_for(milliseconds(1));
+  const auto begun = std::chrono::steady_clock::now();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const Status lost = receiving.get().status();
+  EXPECT_EQ(lost.code(), absl::StatusCode::kUnavailable) << lost;
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(5));
+  EXPECT_EQ(sink_.calls.back(), "abort");
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    const std::string own = "rlgen-" + std::to_string(child) + "-";
+    if (entry.path().filename().string().starts_with(own)) std::filesystem::remove(entry.path());
+  }
+  IpcSender to = sender();
+  auto next = receive();
+  ASSERT_TRUE(send_all(to).ok());
+  EXPECT_TRUE(next.get().ok());
+  EXPECT_EQ(sink_.serving, tensors_);
+}
+
+TEST_F(IpcTest, ManyUpdatesLeaveNothingBehind_FB123) {
+  for (int round = 0; round < 60; ++round) {
+    auto receiving = receive();
+    IpcSender to = sender(1 << 12);
+    ASSERT_TRUE(send_all(to).ok());
+    ASSERT_TRUE(receiving.get().ok());
+    EXPECT_LE(shared_memory_files(), 2u);
+  }
+  EXPECT_EQ(shared_memory_files(), 0u);
+}
+
+TEST(IpcEndpoint, IsTheSameOnBothSidesAndNamesTheRun) {
+  EXPECT_EQ(*ipc_endpoint("/tmp", "run-7", "0"), "ipc:///tmp/rlgen-run-7-0.sock");
+  EXPECT_THAT(ipc_endpoint("/tmp", "a/b", "0").status().message(), HasSubstr("run is 'a/b'"));
+  EXPECT_THAT(ipc_endpoint("/tmp", "r", "").status().message(), HasSubstr("shard is ''"));
+  EXPECT_THAT(ipc_endpoint("/tmp", std::string(120, 'x'), "0").status().message(),
+              HasSubstr("at most 107"));
+}
+
+}  // namespace
+}  // namespace rlgen::refit

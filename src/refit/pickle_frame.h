@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace rlgen::refit {
+
+// A message of a sender of weights over a local socket, which Python pickles. Only these shapes are
+// known, as data: nothing that a message names is looked up or called.
+//
+//   batch:     ((kind, name, size), [tensor names], used_bytes)
+//   complete:  the member COMPLETE of an enumeration called IPCProtocol, or the text "complete"
+struct IpcFrame {
+  bool complete = false;
+
+  // Of a batch. The buffer is shared memory of that name (kind kSharedMemoryKind).
+  std::string buffer;
+  int64_t buffer_bytes = 0;
+  std::vector<std::string> names;
+  int64_t used_bytes = 0;
+
+  bool operator==(const IpcFrame&) const = default;
+};
+
+inline constexpr std::string_view kSharedMemoryKind = "rlgen_shm";
+inline constexpr size_t kMaxFrameBytes = size_t(64) << 20;
+
+// Reads a message pickled with any protocol from 2 to 5. kInvalidArgument says what is wrong and at
+// which byte, for another shape, an opcode that the shapes do not need, a buffer of another kind (a
+// GPU's handle), a size below 0.
+StatusOr<IpcFrame> read_frame(std::span<const std::byte> bytes);
+
+// The message in protocol 4.
+std::string write_frame(const IpcFrame& frame);
+
+}  // namespace rlgen::refit

@@ -4,42 +4,22 @@
 #include <limits>
 
 namespace rlgen {
-namespace {
-
-using nlohmann::json;
-
-template <typename T>
-Status read_integer(const JsonField& field, T* out) {
+std::optional<int64_t> whole_number(const nlohmann::json& value) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
-  constexpr auto kLow = std::numeric_limits<T>::min();
-  constexpr auto kHigh = std::numeric_limits<T>::max();
-  const auto wanted = fmt::format("a whole number from {} to {}", kLow, kHigh);
-  if (field.value.is_number_unsigned()) {
-    const auto value = field.value.get<uint64_t>();
-    if (value > static_cast<uint64_t>(kHigh)) return wrong_type(field, wanted);
-    *out = static_cast<T>(value);
-    return absl::OkStatus();
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
   }
-  if (field.value.is_number_integer()) {
-    const auto value = field.value.get<int64_t>();
-    if (value < kLow || value > kHigh) return wrong_type(field, wanted);
-    *out = static_cast<T>(value);
-    return absl::OkStatus();
-  }
-  if (!field.value.is_number_float()) return wrong_type(field, wanted);
-  const double value = field.value.get<double>();
-  const bool whole = std::abs(value) <= kExact && std::floor(value) == value;
-  if (!whole || value < static_cast<double>(kLow) || value > static_cast<double>(kHigh)) {
-    return wrong_type(field, wanted);
-  }
-  *out = static_cast<T>(value);
-  return absl::OkStatus();
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(std::abs(number) <= kExact) || std::floor(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
 }
 
-}  // namespace
-
 Status wrong_type(const JsonField& field, std::string_view wanted) {
-  std::string text = field.value.dump(-1, ' ', true, json::error_handler_t::replace);
+  std::string text = field.value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 60) + "...";
   return absl::InvalidArgumentError(
       fmt::format("{} is {}; it must be {}", field.name, text, wanted));
@@ -51,8 +31,14 @@ Status read_json(const JsonField& field, bool* out) {
   return absl::OkStatus();
 }
 
-Status read_json(const JsonField& field, int32_t* out) { return read_integer(field, out); }
-Status read_json(const JsonField& field, int64_t* out) { return read_integer(field, out); }
+Status read_json(const JsonField& field, int32_t* out) {
+  return read_whole(field, WholeRange{std::numeric_limits<int32_t>::min(), kMostInt32}, out);
+}
+
+Status read_json(const JsonField& field, int64_t* out) {
+  constexpr auto kLowest = std::numeric_limits<int64_t>::min();
+  return read_whole(field, WholeRange{kLowest, std::numeric_limits<int64_t>::max()}, out);
+}
 
 Status read_json(const JsonField& field, float* out) {
   if (!field.value.is_number()) return wrong_type(field, "a number");

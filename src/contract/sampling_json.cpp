@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/edit_distance.h"
+#include "contract/json_value.h"
 #include "contract/limits.h"
 
 namespace rlgen {
@@ -17,133 +17,61 @@ namespace {
 
 using nlohmann::json;
 
-// A value of the object with the name that messages give it.
-struct Field {
-  std::string name;
-  const json& value;
-};
+Status read_member(const JsonField& field, bool* out) { return read_json(field, out); }
+Status read_member(const JsonField& field, float* out) { return read_json(field, out); }
+Status read_member(const JsonField& field, std::string* out) { return read_json(field, out); }
 
-Status wrong_type(const Field& field, std::string_view wanted) {
-  std::string text = field.value.dump(-1, ' ', true, json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 60) + "...";
-  return absl::InvalidArgumentError(
-      fmt::format("{} is {}; it must be {}", field.name, text, wanted));
-}
-
-Status read(const Field& field, bool* out) {
-  if (!field.value.is_boolean()) return wrong_type(field, "true or false");
-  *out = field.value.get<bool>();
-  return absl::OkStatus();
-}
-
-// Whole numbers, also written as 3.0; nothing for anything else.
-std::optional<int64_t> whole_number(const json& value) {
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-    return static_cast<int64_t>(number);
-  }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (!value.is_number_float()) return std::nullopt;
-  const double number = value.get<double>();
-  if (!(std::abs(number) <= kExact) || std::floor(number) != number) return std::nullopt;
-  return static_cast<int64_t>(number);
-}
-
-template <typename T>
-Status read_whole(const Field& field, const WholeRange& range, T* out) {
-  const std::optional<int64_t> value = whole_number(field.value);
-  if (!value || !range.contains(*value)) return wrong_type(field, range.rule());
-  *out = static_cast<T>(*value);
-  return absl::OkStatus();
-}
-
-template <typename T>
-Status read_whole(const Field& field, const WholeRange& range, std::optional<T>* out) {
-  if (!field.value.is_null()) return read_whole(field, range, &out->emplace());
-  out->reset();
-  return absl::OkStatus();
-}
-
-// The only numbers in lists. Which of them there are, the vocabulary says.
-Status read(const Field& field, int32_t* out) {
+// The only whole numbers in lists. Which of them there are, the vocabulary says.
+Status read_member(const JsonField& field, int32_t* out) {
   constexpr WholeRange kTokenIds{std::numeric_limits<int32_t>::min(), kMostInt32, 1, "a token id"};
   return read_whole(field, kTokenIds, out);
 }
 
-Status read(const Field& field, float* out) {
-  if (!field.value.is_number()) return wrong_type(field, "a number");
-  const double value = field.value.get<double>();
-  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
-    return wrong_type(field, "a finite number");
-  }
-  if (value != 0.0 && static_cast<float>(value) == 0.0f) {
-    return wrong_type(field, "0 or a number that a float32 can be");
-  }
-  *out = static_cast<float>(value);
-  return absl::OkStatus();
-}
-
-Status read(const Field& field, std::string* out) {
-  if (!field.value.is_string()) return wrong_type(field, "a string");
-  *out = field.value.get_ref<const std::string&>();
-  return absl::OkStatus();
-}
+template <typename T>
+Status read_member(const JsonField& field, std::vector<T>* out);
 
 template <typename T>
-Status read(const Field& field, std::optional<T>* out) {
-  if (field.value.is_null()) {
-    out->reset();
-    return absl::OkStatus();
-  }
-  T value{};
-  RLGEN_RETURN_IF_ERROR(read(field, &value));
-  *out = std::move(value);
+Status read_member(const JsonField& field, std::optional<T>* out) {
+  if (!field.value.is_null()) return read_member(field, &out->emplace());
+  out->reset();
   return absl::OkStatus();
 }
 
+// null is no element.
 template <typename T>
-Status read(const Field& field, std::vector<T>* out) {
-  if (field.value.is_null()) {
-    out->clear();
-    return absl::OkStatus();
-  }
+Status read_member(const JsonField& field, std::vector<T>* out) {
+  out->clear();
+  if (field.value.is_null()) return absl::OkStatus();
   if (!field.value.is_array()) return wrong_type(field, "a list");
-  std::vector<T> values;
-  values.reserve(field.value.size());
   for (size_t i = 0; i < field.value.size(); ++i) {
-    T value{};
-    RLGEN_RETURN_IF_ERROR(
-        read(Field{fmt::format("{}[{}]", field.name, i), field.value[i]}, &value));
-    values.push_back(std::move(value));
+    const JsonField element{fmt::format("{}[{}]", field.name, i), field.value[i]};
+    RLGEN_RETURN_IF_ERROR(read_member(element, &out->emplace_back()));
   }
-  *out = std::move(values);
   return absl::OkStatus();
 }
 
-Status read_top_k(const Field& field, int32_t* out) {
+Status read_top_k(const JsonField& field, int32_t* out) {
   if (!field.value.is_null()) return read_whole(field, kTopKRange, out);
   *out = -1;
   return absl::OkStatus();
 }
 
-Status read_stop(const Field& field, std::vector<std::string>* out) {
-  if (!field.value.is_string()) return read(field, out);
+Status read_stop(const JsonField& field, std::vector<std::string>* out) {
+  if (!field.value.is_string()) return read_member(field, out);
   *out = {field.value.get<std::string>()};
   return absl::OkStatus();
 }
 
-Status read_mode(const Field& field, LogprobsMode* out) {
+Status read_mode(const JsonField& field, LogprobsMode* out) {
   std::string name;
-  RLGEN_RETURN_IF_ERROR(read(field, &name));
+  RLGEN_RETURN_IF_ERROR(read_json(field, &name));
   const StatusOr<LogprobsMode> mode = parse_logprobs_mode(name);
   if (!mode.ok()) return wrong_type(field, "raw, tempered or processed");
   *out = *mode;
   return absl::OkStatus();
 }
 
-Status read_bias(const Field& field, std::vector<std::pair<int32_t, float>>* out) {
+Status read_bias(const JsonField& field, std::vector<std::pair<int32_t, float>>* out) {
   if (field.value.is_null()) {
     out->clear();
     return absl::OkStatus();
@@ -151,7 +79,7 @@ Status read_bias(const Field& field, std::vector<std::pair<int32_t, float>>* out
   if (!field.value.is_object()) return wrong_type(field, "an object of token id to number");
   std::vector<std::pair<int32_t, float>> biases;
   for (const auto& [key, value] : field.value.items()) {
-    const Field entry{fmt::format("{}.{}", field.name, key), value};
+    const JsonField entry{fmt::format("{}.{}", field.name, key), value};
     int32_t id = 0;
     const auto end = key.data() + key.size();
     const auto [stopped, failure] = std::from_chars(key.data(), end, id);
@@ -160,14 +88,14 @@ Status read_bias(const Field& field, std::vector<std::pair<int32_t, float>>* out
           "{}: \"{}\" is no token id; write the id as a decimal string", field.name, key));
     }
     float bias = 0.0f;
-    RLGEN_RETURN_IF_ERROR(read(entry, &bias));
+    RLGEN_RETURN_IF_ERROR(read_json(entry, &bias));
     biases.emplace_back(id, bias);
   }
   *out = std::move(biases);
   return absl::OkStatus();
 }
 
-using Reader = Status (*)(const Field& field, SamplingParams* params);
+using Reader = Status (*)(const JsonField& field, SamplingParams* params);
 using Writer = nlohmann::ordered_json (*)(const SamplingParams& params);
 
 struct Entry {
@@ -198,16 +126,17 @@ nlohmann::ordered_json to_json_value(const std::optional<T>& value) {
 // Reads and writes the member as its type says.
 template <auto Member>
 constexpr Entry plain(std::string_view key) {
-  return {
-      key,
-      [](const Field& field, SamplingParams* params) { return read(field, &(params->*Member)); },
-      [](const SamplingParams& params) { return to_json_value(params.*Member); }};
+  return {key,
+          [](const JsonField& field, SamplingParams* params) {
+            return read_member(field, &(params->*Member));
+          },
+          [](const SamplingParams& params) { return to_json_value(params.*Member); }};
 }
 
 template <auto Member, const WholeRange& Range>
 constexpr Entry whole(std::string_view key) {
   return {key,
-          [](const Field& field, SamplingParams* params) {
+          [](const JsonField& field, SamplingParams* params) {
             return read_whole(field, Range, &(params->*Member));
           },
           [](const SamplingParams& params) { return to_json_value(params.*Member); }};
@@ -222,14 +151,14 @@ nlohmann::ordered_json write_bias(const SamplingParams& params) {
 using P = SamplingParams;
 constexpr std::array kEntries = {
     plain<&P::temperature>("temperature"),
-    Entry{"top_k", [](const Field& f, P* p) { return read_top_k(f, &p->top_k); },
+    Entry{"top_k", [](const JsonField& f, P* p) { return read_top_k(f, &p->top_k); },
           [](const P& p) { return to_json_value(p.top_k); }},
     plain<&P::top_p>("top_p"),
     plain<&P::min_p>("min_p"),
     plain<&P::repetition_penalty>("repetition_penalty"),
     plain<&P::presence_penalty>("presence_penalty"),
     plain<&P::frequency_penalty>("frequency_penalty"),
-    Entry{"logit_bias", [](const Field& f, P* p) { return read_bias(f, &p->logit_bias); },
+    Entry{"logit_bias", [](const JsonField& f, P* p) { return read_bias(f, &p->logit_bias); },
           write_bias},
     plain<&P::allowed_token_ids>("allowed_token_ids"),
     plain<&P::bad_words>("bad_words"),
@@ -237,7 +166,7 @@ constexpr std::array kEntries = {
     whole<&P::max_tokens, kMaxTokensRange>("max_tokens"),
     whole<&P::min_tokens, kCountRange>("min_tokens"),
     plain<&P::stop_token_ids>("stop_token_ids"),
-    Entry{"stop", [](const Field& f, P* p) { return read_stop(f, &p->stop); },
+    Entry{"stop", [](const JsonField& f, P* p) { return read_stop(f, &p->stop); },
           [](const P& p) { return to_json_value(p.stop); }},
     plain<&P::include_stop_str_in_output>("include_stop_str_in_output"),
     plain<&P::ignore_eos>("ignore_eos"),
@@ -245,7 +174,7 @@ constexpr std::array kEntries = {
     whole<&P::output_prefix_len, kCountRange>("output_prefix_len"),
     whole<&P::seed, kSeedRange>("seed"),
     whole<&P::n, kSamplesRange>("n"),
-    Entry{"logprobs_mode", [](const Field& f, P* p) { return read_mode(f, &p->logprobs_mode); },
+    Entry{"logprobs_mode", [](const JsonField& f, P* p) { return read_mode(f, &p->logprobs_mode); },
           [](const P& p) {
             return nlohmann::ordered_json(std::string(logprobs_mode_name(p.logprobs_mode)));
           }},
@@ -272,14 +201,15 @@ Status unknown_key(std::string_view name, std::string_view key) {
 
 Status merge_sampling_json(const json& object, std::string_view path, SamplingParams* params) {
   if (!object.is_object()) {
-    return wrong_type(Field{path.empty() ? "sampling" : std::string(path), object}, "an object");
+    return wrong_type(JsonField{path.empty() ? "sampling" : std::string(path), object},
+                      "an object");
   }
   SamplingParams merged = *params;
   for (const auto& [key, value] : object.items()) {
     const std::string name = path.empty() ? key : fmt::format("{}.{}", path, key);
     const Entry* entry = find_entry(key);
     if (entry == nullptr) return unknown_key(name, key);
-    RLGEN_RETURN_IF_ERROR(entry->read(Field{name, value}, &merged));
+    RLGEN_RETURN_IF_ERROR(entry->read(JsonField{name, value}, &merged));
   }
   const Status valid = validate(merged);
   if (!valid.ok()) return path.empty() ? valid : annotate(valid, path);

@@ -145,9 +145,11 @@ class PythonSide(unittest.TestCase):
     facts = contract.load_facts()
 
     def test_what_is_right_has_no_difference(self) -> None:
+        """A module made from the table has no difference."""
         self.assertEqual(compare_module(self.facts, module_of(self.facts)), [])
 
     def test_every_single_change_is_found(self) -> None:
+        """Each table that differs in one thing is told from the module."""
         module = module_of(self.facts)
         tables = changed(self.facts)
         self.assertGreater(len(tables), 150)
@@ -156,6 +158,7 @@ class PythonSide(unittest.TestCase):
                 self.assertNotEqual(compare_module(table, module), [])
 
     def test_parameters_are_compared_one_by_one(self) -> None:
+        """Names, kinds, types and defaults of parameters count."""
         module = module_of(self.facts)
         for signature in (
             "(data: Any, pad_value: int = 0, raise_error: bool = True) -> tuple[bool, Union[str, None]]",
@@ -169,9 +172,11 @@ class PythonSide(unittest.TestCase):
             self.assertNotEqual(compare_module(table, module), [])
 
     def test_spellings_of_one_type_are_alike(self) -> None:
+        """Optional, Union and | of the same types are one type."""
         spellings = ("Optional[int]", "int | None", "Union[None, int]", "'int | None'", "typing.Optional[int]")
         self.assertEqual({contract.canonical_type(text) for text in spellings}, {"None | int"})
         self.assertEqual(contract.canonical_type("list[torch.Tensor]"), "list[Tensor]")
+        self.assertEqual(contract.canonical_type("NotRequired[ForwardRef('torch.Tensor')]"), "NotRequired[Tensor]")
         self.assertNotEqual(contract.canonical_type("dict[str, int]"), contract.canonical_type("dict[int, str]"))
 
 
@@ -181,9 +186,11 @@ class CppSide(unittest.TestCase):
     facts = contract.load_facts()
 
     def test_the_headers_have_every_name(self) -> None:
+        """The headers of this tree pass."""
         self.assertEqual(cpp_side.compare_headers(self.facts, contract.ROOT), [])
 
     def test_a_name_that_goes_is_missed(self) -> None:
+        """A header without a name, or with a member that is no longer abstract, fails."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             shutil.copytree(contract.ROOT / "src" / "contract", root / "src" / "contract")

@@ -27,9 +27,7 @@ def canonical_type(text: str) -> str:
 
 def _canonical(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
-        if isinstance(node.value, str):
-            return canonical_type(node.value)
-        return repr(node.value)
+        return canonical_type(node.value) if isinstance(node.value, str) else repr(node.value)
     if isinstance(node, ast.Name):
         return "None" if node.id == "NoneType" else node.id
     if isinstance(node, ast.Attribute):
@@ -37,20 +35,20 @@ def _canonical(node: ast.expr) -> str:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return _union([node.left, node.right])
     if isinstance(node, ast.Subscript):
-        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        head = _canonical(node.value)
-        if head == "Optional":
-            return _union([*inner, ast.Constant(None)])
-        if head == "Union":
-            return _union(inner)
-        if head == "ForwardRef":
-            return _canonical(inner[0])
-        return f"{head}[{', '.join(_canonical(part) for part in inner)}]"
+        return _subscript(node)
     if isinstance(node, ast.Call) and _canonical(node.func) == "ForwardRef":
         return _canonical(node.args[0])
-    if isinstance(node, ast.List):
-        return f"[{', '.join(_canonical(part) for part in node.elts)}]"
     return ast.unparse(node)
+
+
+def _subscript(node: ast.Subscript) -> str:
+    inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    head = _canonical(node.value)
+    if head == "Optional":
+        return _union([*inner, ast.Constant(None)])
+    if head == "Union":
+        return _union(inner)
+    return f"{head}[{', '.join(_canonical(part) for part in inner)}]"
 
 
 def _union(parts: list[ast.expr]) -> str:

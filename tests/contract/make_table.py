@@ -33,7 +33,7 @@ def cell(text: str) -> str:
 
 
 def mark(name: str, problems: list[str]) -> str:
-    """"same", or what differs."""
+    """The word same, or what differs."""
     own = [problem for problem in problems if problem.startswith((f"{name}:", f"{name} "))]
     return "; ".join(own) if own else "same"
 

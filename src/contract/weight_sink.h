@@ -32,7 +32,7 @@ struct UpdateSpec {
   std::string update_id;  // unique; repeated commits of one id are one commit
   // Empty: the one after the version that is served (0 where none is).
   std::optional<WeightVersion> version;
-  bool allow_rollback = false;  // the version may be older than the one that is served
+  bool allow_rollback = false;  // the version may be the one that is served, or an older one
   WeightSerial serial = 0;      // given by the coordinator; never reused
   std::vector<ManifestEntry> manifest;
   // Set: the manifest lists some tensors only, and every other one stays as it is in this version,

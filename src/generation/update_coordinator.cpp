@@ -84,12 +84,13 @@ Status UpdateCoordinator::check_open(std::string_view update_id) const {
 
 Status UpdateCoordinator::check_version(const UpdateSpec& spec) const {
   if (!spec.version) return absl::OkStatus();
+  if (*spec.version > version_ || spec.allow_rollback) return absl::OkStatus();
   if (*spec.version == version_) {
-    return absl::InvalidArgumentError(
-        fmt::format("update {}: version {} is served already; give the new weights a new number",
-                    spec.update_id, version_));
+    return absl::InvalidArgumentError(fmt::format(
+        "update {}: version {} is served already; give the new weights a new number, or "
+        "set allow_rollback to replace them",
+        spec.update_id, version_));
   }
-  if (*spec.version >= version_ || spec.allow_rollback) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("update {}: version {} is older than version {}, which is served; set "
                   "allow_rollback to go back",

@@ -43,7 +43,7 @@ struct CoordinatorOptions {
 //   receiving, prepared -> abort, deadline, a participant that failed alone -> idle, old version
 //
 // Beyond WeightSink's errors:
-//   begin    kInvalidArgument for the version that is served, or an older one without
+//   begin    kInvalidArgument for the version that is served, or an older one, without
 //            allow_rollback. `serial` of the spec is not looked at.
 //   write    an error that one participant gives and another does not drops the update
 //   prepare  an error drops the update, unless everyone says the same: that tensors are missing

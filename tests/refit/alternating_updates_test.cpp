@@ -35,8 +35,7 @@ class AlternatingUpdates : public ::testing::TestWithParam<int> {
 
   void submit_next() {
     const int n = submitted_++;
-    fleet_.submit(std::to_string(n),
-                  engine::test::some_ids(size_t(4 + n % 17), 160, uint32_t(n)),
+    fleet_.submit(std::to_string(n), engine::test::some_ids(size_t(4 + n % 17), 160, uint32_t(n)),
                   sampling_of(kTokens, n));
   }
 
@@ -69,7 +68,7 @@ class AlternatingUpdates : public ::testing::TestWithParam<int> {
     const auto a = reference.pack(a_, 0);
     const auto b = reference.pack(b_, 1);
     engine::test::Bench benches[] = {engine::test::Bench(reference.loaded()),
-                                        engine::test::Bench(reference.loaded())};
+                                     engine::test::Bench(reference.loaded())};
     benches[0].core->set_weights(a, KvPolicy::kRecompute);
     benches[1].core->set_weights(b, KvPolicy::kRecompute);
     SequenceId id = 0;
@@ -149,7 +148,7 @@ class FailingUpdates : public AlternatingUpdates {
       case 1:
         return miss_the_deadline(version);
       default:
-        return version % 20 == 2 ? kill_the_sender(version) : abort_half_way(version);
+        return version % 10 == 2 ? kill_the_sender(version) : abort_half_way(version);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <future>
 #include <thread>
 
+#include "generation/weights_checker.h"
 #include "refit/checkpoint_transport.h"
 #include "refit/fleet.h"
 #include "refit/ipc_endpoint.h"
@@ -24,7 +25,7 @@ class Stories : public ::testing::Test {
 
   // What an engine gives that has only ever had these weights.
   engine::test::Outcome fresh(const TrainerWeights& weights, const Rollout& asked,
-                                 const std::vector<int32_t>& earlier = {}) {
+                              const std::vector<int32_t>& earlier = {}) {
     engine::test::Bench bench(reference_.loaded());
     bench.core->set_weights(reference_.pack(weights, 0), KvPolicy::kRecompute);
     SequenceRequest request = request_of(asked, 1);
@@ -384,6 +385,21 @@ TEST(Types, FB093_AnotherTypeIsConvertedOnlyWhereAsked) {
   const auto back = fleet->read_tensor(sent[0].name);
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(back->entry.dtype, DType::kFloat16);
+}
+
+TEST(Checker, AResetIsSeenAndARoundTripIsNot) {
+  const TrainerWeights weights(kLlama, 0x10);
+  Fleet fleet(kLlama);
+  generation::WeightsChecker checker(&*fleet);
+  EXPECT_EQ(checker.compare().status().code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(fleet.update(weights, KvPolicy::kRecompute, 4).ok());
+  ASSERT_TRUE(checker.snapshot().ok());
+  EXPECT_TRUE(checker.compare()->empty());
+  ASSERT_TRUE(checker.reset().ok());
+  EXPECT_EQ(fleet->updates().version(), 4);
+  EXPECT_EQ(checker.compare()->size(), weights.manifest().size());
+  ASSERT_TRUE(fleet.update(weights, KvPolicy::kRecompute, 5).ok());
+  EXPECT_TRUE(checker.compare()->empty());
 }
 
 }  // namespace

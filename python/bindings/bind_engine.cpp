@@ -232,10 +232,11 @@ void bind_request(nb::module_& module) {
 
 }  // namespace
 
-void bind_engine(nb::module_& module) {
+nb::class_<Engine> bind_engine(nb::module_& module) {
   bind_request(module);
   const nb::call_guard<nb::gil_scoped_release> unlocked;
-  nb::class_<Engine>(module, "Engine", "A loaded model with its text side.")
+  nb::class_<Engine> engine(module, "Engine", "A loaded model with its text side.");
+  engine
       .def(nb::new_(&open_engine), "model"_a, "dtype"_a, "activation_dtype"_a, "kv_cache_dtype"_a,
            "isa"_a, "kv_cache_memory_bytes"_a, "block_size"_a, "max_num_seqs"_a,
            "max_num_batched_tokens"_a, "max_model_len"_a, "enable_prefix_caching"_a,
@@ -283,9 +284,12 @@ void bind_engine(nb::module_& module) {
             return unwrap(engine.decode(ids, skip));
           },
           "token_ids"_a, "skip_special_tokens"_a = true, unlocked)
+      .def(
+          "in_flight", [](Engine& engine) { return engine.generation().in_flight(); }, unlocked)
       .def("take_log", &log_of)
       .def(
           "shutdown", [](Engine& engine) { check(engine.shutdown()); }, unlocked);
+  return engine;
 }
 
 }  // namespace rlgen::python

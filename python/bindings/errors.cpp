@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include "contract/error_type.h"
 #include "generation/error_code.h"
 
 namespace rlgen::python {
@@ -11,7 +12,8 @@ nb::object to_exception(const Status& status) {
   if (status.ok()) return nb::none();
   const std::string code = absl::StatusCodeToString(status.code());
   return nb::module_::import_("rlgen.errors")
-      .attr("from_status")(code, generation::error_code(status), message_of(status));
+      .attr("from_status")(code, generation::error_code(status), message_of(status),
+                           error_type(status));
 }
 
 void register_errors() {

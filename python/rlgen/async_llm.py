@@ -10,6 +10,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+from rlgen.controls import AsyncControls
 from rlgen.engine import Engine, EngineOptions, Prepared
 from rlgen.errors import BadInputError
 from rlgen.outputs import RequestOutput
@@ -18,7 +19,7 @@ from rlgen.sampling import LogprobsMode, RequestOutputKind, SamplingParams
 from rlgen.streams import StreamTable
 
 
-class AsyncLLM:
+class AsyncLLM(AsyncControls):
     """A model on this machine whose requests are read while they run. Of one event loop at a time.
 
     The arguments are those of `LLM`, and max_concurrent_requests: requests beyond that many wait their

@@ -10,6 +10,7 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from rlgen.controls import Controls
 from rlgen.engine import Engine, EngineOptions, Prepared
 from rlgen.errors import BadInputError, RlgenError
 from rlgen.outputs import RequestOutput
@@ -23,7 +24,7 @@ Progress = Callable[[int, int, int], None]
 _log = logging.getLogger("rlgen")
 
 
-class LLM:
+class LLM(Controls):
     """A model on this machine, for rolling out lists of prompts. Any number of threads may use it.
 
     model: a Hugging Face folder. dtype: of the weights (`auto`: as they are stored). activation_dtype: the

@@ -7,6 +7,18 @@ batches are of torch.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from rlgen.generation.batched_data_dict import BatchedDataDict
 
-__all__ = ["BatchedDataDict"]
+if TYPE_CHECKING:
+    from rlgen.generation.rlgen_generation import RlgenGeneration
+
+__all__ = ["BatchedDataDict", "RlgenGeneration"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "RlgenGeneration":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("rlgen.generation.rlgen_generation").RlgenGeneration

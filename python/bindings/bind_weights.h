@@ -1,0 +1,13 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "bindings/engine.h"
+
+namespace rlgen::python {
+
+// Binds the sender of a trainer in another process, and adds pausing, standing down and weight
+// updates to the class of Engine.
+void bind_weights(nanobind::module_& module, nanobind::class_<Engine>& engine);
+
+}  // namespace rlgen::python

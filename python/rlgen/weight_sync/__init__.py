@@ -1,0 +1,23 @@
+"""The trainer's end of a weight update.
+
+`WeightSynchronizer` runs one refit from the pause to the resume, over a transport: `MemoryTransport` for a
+trainer in this process, `IpcTransport` for one in another process, which calls `send_weights`.
+"""
+
+from __future__ import annotations
+
+from rlgen.weight_sync.ipc import IpcTransport, refit_info, send_weights
+from rlgen.weight_sync.memory import MemoryTransport
+from rlgen.weight_sync.supervision import supervise
+from rlgen.weight_sync.synchronizer import DispatchGate, Transport, WeightSynchronizer
+
+__all__ = [
+    "DispatchGate",
+    "IpcTransport",
+    "MemoryTransport",
+    "Transport",
+    "WeightSynchronizer",
+    "refit_info",
+    "send_weights",
+    "supervise",
+]

@@ -1,0 +1,286 @@
+"""rlgen.weight_sync: one refit from the pause to the resume. Tests are named by the numbers of the contract."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import unittest
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from support import has, needs_native, needs_numpy, needs_pydantic, tensors_of
+from test_rlgen_generation import READY, batch, config
+
+if TYPE_CHECKING or READY:
+    import numpy as np
+
+    import rlgen
+    from rlgen import futures
+    from rlgen.errors import (
+        BadInputError,
+        DeadlineError,
+        IPCWeightManifestError,
+        RefitParticipantError,
+        UnsupportedError,
+        WrongStateError,
+    )
+    from rlgen.generation import RlgenGeneration
+    from rlgen.weight_sync import (
+        IpcTransport,
+        MemoryTransport,
+        WeightSynchronizer,
+        refit_info,
+        send_weights,
+        supervise,
+    )
+    from rlgen.weights import NamedTensors
+
+    class Recorded(RlgenGeneration):
+        """Writes down which steps of a refit are called."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.calls: list[str] = []
+            super().__init__(*args, **kwargs)
+
+        def pause_generation_for_refit(self, *, clear_cache: bool, timeout_s: float | None = None) -> bool:
+            self.calls.append("pause")
+            return super().pause_generation_for_refit(clear_cache=clear_cache, timeout_s=timeout_s)
+
+        def update_weights_from_tensors(self, named_tensors: NamedTensors, **options: Any) -> list[Any]:
+            self.calls.append("transfer")
+            return super().update_weights_from_tensors(named_tensors, **options)
+
+        def set_rollout_weight_version(self, version: int) -> None:
+            self.calls.append("stamp")
+            super().set_rollout_weight_version(version)
+
+        def resume_generation_after_refit(self, *, timeout_s: float | None = None) -> bool:
+            self.calls.append("resume")
+            return super().resume_generation_after_refit(timeout_s=timeout_s)
+
+
+MODEL = "llama_fp16"
+
+
+def environment() -> dict[str, str]:
+    """For a process that imports what this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def done(result: Any) -> Future[Any]:
+    """A future with its result."""
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
+
+
+class Gate:
+    """Admits rollouts, or not."""
+
+    opened = True
+
+    def close(self) -> None:
+        self.opened = False
+
+    def reopen(self) -> None:
+        self.opened = True
+
+
+@needs_native
+@needs_numpy
+@needs_pydantic
+class RefitTest(unittest.TestCase):
+    """A real backend whose steps are written down."""
+
+    def setUp(self) -> None:
+        self.generation = Recorded(config(MODEL))
+        self.addCleanup(self.generation.shutdown)
+        self.tensors = tensors_of(MODEL)
+        self.gate = Gate()
+
+    def synchronizer(self, tensors: Any = None, **options: Any) -> WeightSynchronizer:
+        transport = MemoryTransport(tensors or (lambda: self.tensors))
+        return WeightSynchronizer(self.generation, transport, gate=self.gate, **options)
+
+    def start_call(self) -> threading.Thread:
+        """A rollout on a thread of its own."""
+        thread = threading.Thread(
+            target=lambda: self.generation.generate(batch([3]), greedy=True), daemon=True
+        )
+        thread.start()
+        return thread
+
+    def test_t40_stamp_comes_before_resume(self) -> None:
+        synchronizer = self.synchronizer()
+        self.assertTrue(synchronizer.is_stale)
+        synchronizer.sync_weights(version=12)
+        self.assertEqual(self.generation.calls, ["pause", "transfer", "stamp", "resume"])
+        self.assertFalse(synchronizer.is_stale)
+        self.assertTrue(self.gate.opened)
+        output = self.generation.generate(batch([3]), greedy=True)
+        self.assertEqual(output["weight_versions"][0, 1], 12)
+        synchronizer.sync_weights()
+        self.assertEqual(synchronizer.version, 13)
+        self.assertIsNone(synchronizer.reconcile_communicator([0]))
+        synchronizer.shutdown()
+        synchronizer.shutdown()
+
+    def test_t39_failure_half_way_leaves_the_engines_paused(self) -> None:
+        def torn() -> Iterator[tuple[str, Any]]:
+            yield from list(self.tensors.items())[:3]
+
+        synchronizer = self.synchronizer(torn)
+        with self.assertRaisesRegex(RefitParticipantError, "consumer 0 .* failed"):
+            synchronizer.sync_weights()
+        self.assertEqual(self.generation.calls, ["pause", "transfer"])
+        self.assertTrue(synchronizer.is_stale)
+        self.assertFalse(self.gate.opened)
+        call = self.start_call()
+        call.join(0.3)
+        self.assertTrue(call.is_alive(), "a request was admitted after a failed refit")
+        synchronizer._transport = MemoryTransport(lambda: self.tensors)
+        synchronizer.sync_weights()
+        call.join(10)
+        self.assertFalse(call.is_alive())
+        self.assertTrue(self.gate.opened)
+
+    def test_t41_pause_that_does_not_settle_ends_the_refit(self) -> None:
+        def never(*, clear_cache: bool, timeout_s: float | None = None) -> bool:
+            raise DeadlineError("shard 0 did not pause")
+
+        self.generation.pause_generation_for_refit = never  # type: ignore[method-assign]
+        synchronizer = self.synchronizer()
+        with self.assertRaisesRegex(TimeoutError, "did not pause"):
+            synchronizer.sync_weights()
+        self.assertEqual(self.generation.calls, [])
+        self.assertTrue(synchronizer.is_stale)
+        self.assertFalse(self.gate.opened)
+
+    def test_stale_kv_without_a_native_pause_is_refused(self) -> None:
+        self.generation.pause_generation_for_refit = lambda **_: False  # type: ignore[method-assign]
+        with self.assertRaisesRegex(UnsupportedError, "Recorded cannot pause"):
+            self.synchronizer().sync_weights()
+        self.synchronizer(recompute_kv_cache=False).sync_weights()
+
+    def test_kv_scales_and_bad_deadlines_are_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "kv_scales"):
+            self.synchronizer().sync_weights(kv_scales={"x": 1.0})
+        for wrong in (0, -1.0, float("nan"), float("inf"), True):
+            with self.assertRaisesRegex(ValueError, "refit_timeout_s is"):
+                self.synchronizer(refit_timeout_s=wrong)
+
+    def test_ipc_from_another_process(self) -> None:
+        def send(endpoint: str) -> list[Any]:
+            command = [sys.executable, str(Path(__file__).with_name("ipc_trainer.py")), endpoint, MODEL, "0.5"]
+            return [futures.start(lambda: finish(subprocess.run(command, env=environment(), timeout=60)), "trainer")]
+
+        def finish(process: subprocess.CompletedProcess[bytes]) -> None:
+            process.check_returncode()
+
+        transport = IpcTransport(send, refit_info(self.tensors))
+        WeightSynchronizer(self.generation, transport).sync_weights(version=4)
+        native = self.generation._engine.native
+        self.assertEqual(native.weight_version(), 4)
+        for name, tensor in self.tensors.items():
+            self.assertEqual(np.from_dlpack(native.read_weight(name)).tobytes(), (tensor * tensor.dtype.type(0.5)).tobytes())
+
+    def test_ipc_faults_are_named_and_the_old_weights_serve(self) -> None:
+        with self.assertRaisesRegex(WrongStateError, "prepare_refit_info"):
+            self.generation.update_weights_via_ipc_zmq()
+        expected = self.generation.generate(batch([3]), greedy=True)
+        for change, text in [("drop", "model.norm.weight"), ("twice", "model.norm.weight"), ("surplus", "surplus")]:
+            with self.subTest(change=change):
+                self.generation.prepare_refit_info(refit_info(self.tensors))
+                (receiver,) = self.generation.update_weights_via_ipc_zmq()
+                tensors = list(self.tensors.items())
+                norm = ("model.norm.weight", self.tensors["model.norm.weight"].copy())
+                if change == "drop":
+                    tensors = [item for item in tensors if item[0] != norm[0]]
+                elif change == "twice":
+                    tensors.append(norm)
+                else:
+                    tensors.append(("surplus", norm[1]))
+                send_weights(self.generation.ipc_endpoint, tensors)
+                with self.assertRaisesRegex(IPCWeightManifestError, text) as caught:
+                    rlgen.wait(receiver, 30)
+                self.assertIsInstance(caught.exception, ValueError)
+                output = self.generation.generate(batch([3]), greedy=True)
+                self.assertEqual(output["logprobs"].tolist(), expected["logprobs"].tolist())
+
+    def test_tied_tensors_go_once(self) -> None:
+        class Tied:
+            """A tensor as torch has it."""
+
+            dtype, shape = "float16", (2, 2)
+
+            def data_ptr(self) -> int:
+                return 64
+
+        self.assertEqual(refit_info({"a": Tied(), "b": Tied()}), {"a": ((2, 2), "float16")})
+
+    def test_requests_in_flight_survive(self) -> None:
+        synchronizer = self.synchronizer()
+        calls = [self.start_call() for _ in range(4)]
+        synchronizer.sync_weights()
+        for call in calls:
+            call.join(20)
+            self.assertFalse(call.is_alive())
+
+
+@needs_native
+@needs_numpy
+@needs_pydantic
+class SuperviseTest(unittest.TestCase):
+    """T52, and waiting for both sides."""
+
+    def test_t52_a_consumer_must_give_exactly_true(self) -> None:
+        supervise([done(None)], [done(True), done(True)], 1)
+        for wrong in (None, 0, 1, "true", False):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(RuntimeError, "consumer 1 .* gave"):
+                supervise([done(None)], [done(True), done(wrong)], 1)
+        with self.assertRaisesRegex(RefitParticipantError, "producer 0 .* gave True"):
+            supervise([done(True)], [done(True)], 1)
+
+    def test_error_of_one_side_surfaces_while_the_other_hangs(self) -> None:
+        failed: Future[Any] = Future()
+        failed.set_exception(OSError("gone"))
+        for producers, consumers, role in ([Future()], [failed], "consumer"), ([failed], [Future()], "producer"):
+            with self.assertRaisesRegex(RefitParticipantError, f"{role} 0 .*gone"):
+                supervise(producers, consumers, 60)
+
+    def test_deadline_and_empty_sides(self) -> None:
+        with self.assertRaisesRegex(DeadlineError, "still running: consumer 0"):
+            supervise([done(None)], [Future()], 0.05)
+        with self.assertRaisesRegex(BadInputError, "producer"):
+            supervise([], [done(True)], 1)
+        with self.assertRaisesRegex(BadInputError, "consumer"):
+            supervise([done(None)], [], 1)
+
+
+@unittest.skipUnless(has("ray"), "ray is not installed")
+class RayTest(unittest.TestCase):
+    """Futures where Ray is running."""
+
+    def test_ray_understands_what_members_return(self) -> None:
+        import ray
+        from rlgen import futures
+
+        ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+        self.addCleanup(ray.shutdown)
+        event = threading.Event()
+        good = futures.start(lambda: event.wait(30), "good")
+        bad = futures.start(lambda: 1 // 0, "bad")
+        self.assertFalse(futures.is_done(good))
+        event.set()
+        self.assertIs(ray.get(good), True)
+        self.assertEqual(futures.wait([good]), [True])
+        with self.assertRaises(ZeroDivisionError):
+            ray.get(bad)
+
+
+if __name__ == "__main__":
+    unittest.main()

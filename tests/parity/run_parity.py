@@ -17,7 +17,7 @@ from cases import CASES, FIXTURES, Case
 from rlgen_command import CommandError, Rlgen
 
 TOLERANCE = 2e-4
-STORED_TOLERANCE = 2e-5
+STORED_TOLERANCE = 1e-4  # torch adds in other orders on other processors: 2.7e-5 was seen
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,14 +13,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support import has, needs_native, needs_numpy, needs_pydantic, tensors_of
+from support import checkpoint, has, needs_native, needs_numpy, needs_pydantic, tensors_of
 from test_rlgen_generation import READY, batch, config
 
 if TYPE_CHECKING or READY:
     import numpy as np
 
     import rlgen
-    from rlgen import futures
+    from rlgen import LLM, AsyncLLM, SamplingParams, futures
     from rlgen.errors import (
         BadInputError,
         DeadlineError,
@@ -76,6 +77,16 @@ def done(result: Any) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_result(result)
     return future
+
+
+def send_halves(endpoint: str) -> list[Future[None]]:
+    """Makes another process send half of every weight to `endpoint`."""
+    command = [sys.executable, str(Path(__file__).with_name("ipc_trainer.py")), endpoint, MODEL, "0.5"]
+
+    def send() -> None:
+        subprocess.run(command, env=environment(), timeout=60, check=True)
+
+    return [futures.start(send, "trainer")]
 
 
 class Gate:
@@ -174,14 +185,7 @@ class RefitTest(unittest.TestCase):
                 self.synchronizer(refit_timeout_s=wrong)
 
     def test_ipc_from_another_process(self) -> None:
-        def send(endpoint: str) -> list[Any]:
-            command = [sys.executable, str(Path(__file__).with_name("ipc_trainer.py")), endpoint, MODEL, "0.5"]
-            return [futures.start(lambda: finish(subprocess.run(command, env=environment(), timeout=60)), "trainer")]
-
-        def finish(process: subprocess.CompletedProcess[bytes]) -> None:
-            process.check_returncode()
-
-        transport = IpcTransport(send, refit_info(self.tensors))
+        transport = IpcTransport(send_halves, refit_info(self.tensors))
         WeightSynchronizer(self.generation, transport).sync_weights(version=4)
         native = self.generation._engine.native
         self.assertEqual(native.weight_version(), 4)
@@ -229,6 +233,52 @@ class RefitTest(unittest.TestCase):
         for call in calls:
             call.join(20)
             self.assertFalse(call.is_alive())
+
+
+@needs_native
+@needs_numpy
+@needs_pydantic
+class ModelTest(unittest.IsolatedAsyncioTestCase):
+    """A trainer that rolls out with LLM or AsyncLLM."""
+
+    def setUp(self) -> None:
+        self.tensors = tensors_of(MODEL)
+        self.halves = {name: tensor * tensor.dtype.type(0.5) for name, tensor in self.tensors.items()}
+
+    def test_memory_into_llm(self) -> None:
+        with LLM(checkpoint(MODEL), num_threads=1) as llm:
+            WeightSynchronizer(llm, MemoryTransport(lambda: self.halves)).sync_weights(version=12)
+            self.assertEqual(llm.weight_version, 12)
+            self.assertFalse(llm.paused)
+            for name, tensor in self.halves.items():
+                self.assertEqual(np.from_dlpack(llm.get_weight(name)).tobytes(), tensor.tobytes())
+            (output,) = llm.generate([1], SamplingParams(max_tokens=2, ignore_eos=True))
+            self.assertEqual([span.version for span in output.outputs[0].weight_versions], [12])
+
+    def test_failure_leaves_llm_paused_with_the_old_weights(self) -> None:
+        with LLM(checkpoint(MODEL), num_threads=1) as llm:
+            before = llm.weight_checksums()
+            torn = dict(list(self.halves.items())[:3])
+            synchronizer = WeightSynchronizer(llm, MemoryTransport(lambda: torn))
+            with self.assertRaises(RefitParticipantError):
+                synchronizer.sync_weights()
+            self.assertTrue(synchronizer.is_stale)
+            self.assertTrue(llm.paused)
+            self.assertEqual((llm.weight_version, llm.weight_checksums()), (0, before))
+
+    async def test_another_process_into_async_llm_while_a_request_runs(self) -> None:
+        llm = AsyncLLM(checkpoint(MODEL), num_threads=1)
+        self.addCleanup(llm.shutdown)
+        synchronizer = WeightSynchronizer(llm, IpcTransport(send_halves, refit_info(self.tensors)))
+        params = SamplingParams(max_tokens=100, ignore_eos=True, n=200, seed=1)
+        stream = llm.generate([1], params)
+        await anext(stream)
+        await asyncio.to_thread(synchronizer.sync_weights)
+        outputs = [output async for output in stream]
+        versions = [[span.version for span in sample.weight_versions] for sample in outputs[-1].outputs]
+        self.assertEqual(llm.weight_version, 1)
+        self.assertEqual({version for spans in versions for version in spans}, {0, 1})
+        self.assertFalse(synchronizer.is_stale)
 
 
 @needs_native

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import tempfile
-import uuid
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
@@ -16,14 +14,7 @@ from pydantic import BaseModel
 from rlgen import _native, futures
 from rlgen.controls import check_mode, check_tags
 from rlgen.engine import Engine
-from rlgen.errors import (
-    BadInputError,
-    DeadlineError,
-    PreconditionError,
-    RefitAborted,
-    UnsupportedError,
-    WrongStateError,
-)
+from rlgen.errors import BadInputError, PreconditionError, UnsupportedError
 from rlgen.generation.batch_io import BatchReader, Row, write_batch
 from rlgen.generation.interfaces import (
     BatchedDataDict,
@@ -37,15 +28,14 @@ from rlgen.generation.interfaces import (
     reject_unenforceable_refit_deadline,
 )
 from rlgen.generation.metrics import LoggerMetrics, StepMetrics
+from rlgen.refit_calls import RefitCalls
 from rlgen.streams import StreamTable
-from rlgen.weights import KvPolicy, NamedTensors, UpdateOptions, send
 
 _log = logging.getLogger("rlgen")
-_IPC_SECONDS = 120.0
 Batch = BatchedDataDict[Any]
 
 
-class RlgenGeneration(GenerationInterface):
+class RlgenGeneration(RefitCalls, GenerationInterface):
     """Generation on engines of this process.
 
     config: the section `policy.generation` with backend "rlgen" (docs/python.md has every key). It is read
@@ -60,7 +50,7 @@ class RlgenGeneration(GenerationInterface):
     def __init__(self, config: GenerationConfig, *, cluster: Any = None, tokenizer: Any = None) -> None:
         self.cfg = config
         self._settings = _native.read_generation_config(json.dumps(dict(config), default=_plain))
-        self._engine = Engine.adopt(_native.Engine.from_config(self._settings))
+        self._drive(Engine.adopt(_native.Engine.from_config(self._settings)))
         facts = self._engine.native.tokenizer_facts()
         pad, eos = facts if tokenizer is None else _facts_of(tokenizer)
         for message in self._settings.finalize(pad, eos):
@@ -69,8 +59,6 @@ class RlgenGeneration(GenerationInterface):
         self._logger_metrics = LoggerMetrics(self._engine.native.shard_metrics)
         self._step_metrics = StepMetrics(self._engine.native.shard_metrics)
         self._table: StreamTable | None = None
-        self._state_dict_info: dict[str, Any] | None = None
-        self._endpoint = _native.ipc_endpoint(tempfile.gettempdir(), uuid.uuid4().hex, "0")
         self._closed = False
         weakref.finalize(self, self._logger_metrics.stop)
 
@@ -205,83 +193,15 @@ class RlgenGeneration(GenerationInterface):
         """Goes on after pause_generation. Without a pause it changes nothing."""
         self._engine.native.resume()
 
-    def pause_generation_for_refit(self, *, clear_cache: bool, timeout_s: float | None = None) -> bool:
-        """Freezes what is in flight on every engine; with clear_cache it rebuilds its KV afterwards. True.
-
-        Raises DeadlineError (a TimeoutError) when an engine has not paused after timeout_s seconds (360 for None).
-        """
-        self._engine.native.pause("keep", clear_cache, timeout_s)
-        return True
-
-    def resume_generation_after_refit(self, *, timeout_s: float | None = None) -> bool:
-        """Goes on after pause_generation_for_refit, or changes nothing. True."""
-        self._engine.native.resume(timeout_s)
-        return True
-
     def invalidate_kv_cache(self) -> bool:
         """Drops all KV; running requests rebuild theirs. True when no KV of earlier weights is read from here on."""
         return self._engine.native.invalidate_kv_cache()
-
-    def set_rollout_weight_version(self, version: int) -> None:
-        """Names the served weights, for every token made from then on. Not below the last update's version."""
-        self._engine.native.set_weight_version(version)
 
     def shard_liveness_ref(self, shard_idx: int) -> Any:
         """A future that gives True once the engine has answered. Raises BadInputError for an unknown index."""
         if not 0 <= shard_idx < self.dp_size:
             raise BadInputError(f"there is no shard {shard_idx}; shards go from 0 to {self.dp_size - 1}")
         return futures.start(lambda: self._engine.native.shard_serves(shard_idx), f"rlgen-liveness-{shard_idx}")
-
-    def prepare_refit_info(self, state_dict_info: dict[str, Any] | None) -> list[str] | None:
-        """Learns which tensors a refit brings: name to (shape, dtype), in order. None: nothing to quantise."""
-        self._state_dict_info = None if state_dict_info is None else dict(state_dict_info)
-        return None
-
-    @property
-    def ipc_endpoint(self) -> str:
-        """Where `rlgen.weight_sync.send_weights` meets update_weights_via_ipc_zmq; another one for every backend."""
-        return self._endpoint
-
-    def update_weights_via_ipc_zmq(self) -> list[Any]:
-        """Receives an update from a trainer's process on this machine, at `ipc_endpoint`.
-
-        prepare_refit_info has said what comes. Returns one future for all engines, which gives True once they
-        serve the new weights. Where it fails the old ones serve, complete: IPCWeightManifestError names tensors that
-        are missing, surplus or there twice, DeadlineError a sender that was silent for 120 s.
-        """
-        if self._state_dict_info is None:
-            raise WrongStateError("nobody said which tensors will come: call prepare_refit_info first")
-        manifest = [
-            (name, _dtype_text(dtype), [int(size) for size in shape], "")
-            for name, (shape, dtype) in self._state_dict_info.items()
-        ]
-        options = _native.UpdateOptions(uuid.uuid4().hex, kv_policy=self._kv_policy())
-
-        def receive() -> bool:
-            self._engine.native.receive_ipc(self._endpoint, manifest, options, _IPC_SECONDS)
-            return True
-
-        return [futures.start(receive, "rlgen-ipc-in")]
-
-    def update_weights_from_tensors(
-        self, named_tensors: NamedTensors, *, version: int | None = None, refit_timeout_s: float | None = None
-    ) -> list[Any]:
-        """Receives an update from tensors of this process, as `LLM.update_weights` does.
-
-        Returns one future, which gives True once every engine serves the new weights; None for version is the
-        served one + 1. Requests in flight rebuild their KV, unless generation is paused: then the pause has
-        said what becomes of it. Where it fails the old weights serve, complete.
-        """
-        options: UpdateOptions = {"kv_policy": self._kv_policy(), "timeout_s": refit_timeout_s}
-
-        def update() -> bool:
-            try:
-                send(self._engine.native, named_tensors, version, options)
-            except DeadlineError as error:
-                raise RefitAborted(f"{error}; the old weights serve") from error
-            return True
-
-        return [futures.start(update, "rlgen-weights-in")]
 
     def blocks_training(self) -> bool:
         """True when the engines share the trainer's machine (`colocated.enabled`)."""
@@ -339,10 +259,6 @@ class RlgenGeneration(GenerationInterface):
         """Unsupported."""
         return super().setup_token_capture(dp_cfg, staging_partition, capture_media=capture_media)
 
-    def _kv_policy(self) -> KvPolicy:
-        """A pause has said what becomes of the KV of requests in flight; without one they rebuild it."""
-        return "keep" if self._engine.native.paused() else "recompute"
-
     def _run(self, rows: Sequence[Row]) -> list[_native.Rollout]:
         """The rollout of every row."""
         prepared = [row.prepared for row in rows if row.prepared is not None]
@@ -367,10 +283,6 @@ class RlgenGeneration(GenerationInterface):
             finally:
                 self._table.close(ticket)
                 self._engine.forward_log()
-
-
-def _dtype_text(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _check_single(rows: int) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from rlgen.controls import AsyncControls, Controls
 from rlgen.errors import BadInputError, RefitParticipantError, UnsupportedError
+from rlgen.refit_calls import RefitCalls
 from rlgen.weight_sync.supervision import supervise
 
 REFIT_SECONDS = 300.0
@@ -40,7 +42,7 @@ class DispatchGate(Protocol):
 class WeightSynchronizer:
     """Brings the trainer's weights to the engines.
 
-    generation: a GenerationInterface. transport: how the weights travel. recompute_kv_cache: requests in
+    generation: a GenerationInterface, an LLM or an AsyncLLM. transport: how the weights travel. recompute_kv_cache: requests in
     flight rebuild their keys and values under the new weights. refit_timeout_s: limit of one transfer; pause
     and resume get 60 seconds more, each. gate: what admits rollouts, where the trainer has one.
 
@@ -59,7 +61,7 @@ class WeightSynchronizer:
     ) -> None:
         if isinstance(refit_timeout_s, bool) or not (refit_timeout_s > 0 and math.isfinite(refit_timeout_s)):
             raise BadInputError(f"refit_timeout_s is {refit_timeout_s}; it must be a positive finite number")
-        self._generation = generation
+        self._generation = _refit_calls(generation)
         self._transport = transport
         self._recompute = recompute_kv_cache
         self._timeout_s = float(refit_timeout_s)
@@ -147,6 +149,11 @@ class WeightSynchronizer:
         answer = self._generation.resume_generation_after_refit(timeout_s=limit)
         if answer is not True and self._recompute:
             raise RefitParticipantError(f"resume_generation_after_refit gave {answer!r}, not True")
+
+
+def _refit_calls(generation: Any) -> Any:
+    """What answers the calls of a refit: a GenerationInterface itself, the engine of an LLM or AsyncLLM."""
+    return RefitCalls.over(generation._engine) if isinstance(generation, Controls | AsyncControls) else generation
 
 
 def _timed(timer: Any, name: str) -> AbstractContextManager[Any]:

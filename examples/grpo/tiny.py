@@ -15,8 +15,10 @@ from statistics import fmean
 import torch
 from transformers import AutoModelForCausalLM
 
-from grpo import Sample, Settings, step
+from grpo import Settings, step
 from rlgen import LLM, SamplingParams
+from rlgen.weight_sync import MemoryTransport, WeightSynchronizer
+from samples import Sample, sample_of
 
 PROMPTS = [[3, 17], [40, 41, 42], [7], [90, 12, 55, 1]]
 
@@ -30,7 +32,7 @@ def roll_out(llm: LLM, settings: Settings, seed: int) -> list[Sample]:
     """A group of completions of each prompt, with rewards."""
     params = SamplingParams(n=settings.group, max_tokens=8, ignore_eos=True, seed=seed, detokenize=False)
     return [
-        Sample(output.prompt_token_ids, sample.token_ids, sample.token_logprobs, reward_of(sample.token_ids))
+        sample_of(output.prompt_token_ids, sample, reward_of(sample.token_ids))
         for output in llm.generate(PROMPTS, params, use_tqdm=False)
         for sample in output.outputs
     ]
@@ -53,15 +55,16 @@ def train(model_folder: Path, seed: int, steps: int) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate)
     rewards = []
     with LLM(model_folder, dtype="float32", num_threads=1) as llm:
+        synchronizer = WeightSynchronizer(llm, MemoryTransport(model.state_dict))
         for number in range(steps):
             samples = roll_out(llm, settings, seed * 1000 + number)
             difference = score_difference(llm, samples)
             if difference != 0.0:
                 raise AssertionError(f"generation and score differ by {difference}")
-            kl = step(model, optimizer, samples, settings)
-            version = llm.update_weights(model.state_dict())
+            agreement = step(model, optimizer, samples, settings)
+            synchronizer.sync_weights()
             rewards.append(fmean(sample.reward for sample in samples))
-            print(f"seed {seed} step {number:2d} reward {rewards[-1]:.3f} kl {kl:.2e} version {version}")
+            print(f"seed {seed} step {number:2d} reward {rewards[-1]:.3f} kl {agreement.kl:.2e}")
     return rewards
 
 

@@ -50,15 +50,8 @@ std::unique_ptr<Engine> open_engine(const GenerationConfig& config) {
 
 // Pad id and end-of-sequence ids of the checkpoint's tokenizer.
 std::pair<std::optional<int32_t>, std::vector<int32_t>> tokenizer_facts(const Engine& engine) {
-  std::optional<int32_t> pad;
-  if (const auto* text = engine.text()) {
-    const auto named = nlohmann::json::parse(text->tokenizer().special_tokens().named_json);
-    const auto token = named.find("pad_token");
-    if (token != named.end() && token->is_string()) {
-      pad = text->tokenizer().token_to_id(token->get<std::string>());
-    }
-  }
-  return {pad, engine.info().eos_token_ids};
+  const auto* text = engine.text();
+  return {text != nullptr ? text->pad_token_id() : std::nullopt, engine.info().eos_token_ids};
 }
 
 // The messages that finalising gives, as warnings.

@@ -185,26 +185,19 @@ nb::dict metrics_of(Engine& engine) {
 }
 
 std::vector<nb::dict> shard_metrics(Engine& engine) {
+  const std::vector<ShardMetrics> metrics = [&] {
+    const nb::gil_scoped_release unlocked;
+    return engine.generation().shard_metrics();
+  }();
   std::vector<nb::dict> dicts;
-  for (ShardClient* shard : engine.shards()) {
-    const ShardMetrics metrics = [&] {
-      const nb::gil_scoped_release unlocked;
-      return shard->metrics();
-    }();
-    dicts.push_back(to_dict(metrics));
-  }
+  for (const ShardMetrics& of_shard : metrics) dicts.push_back(to_dict(of_shard));
   return dicts;
 }
 
 // Whether the shard answers that it serves.
 bool shard_serves(Engine& engine, int64_t shard) {
-  const auto count = static_cast<int64_t>(engine.shards().size());
-  if (shard < 0 || shard >= count) {
-    throw StatusError(absl::InvalidArgumentError(
-        fmt::format("there is no shard {}; shards go from 0 to {}", shard, count - 1)));
-  }
   const nb::gil_scoped_release unlocked;
-  return engine.shards()[static_cast<size_t>(shard)]->health().serving;
+  return unwrap(engine.generation().shard_health(shard)).serving;
 }
 
 std::vector<std::pair<std::string, std::string>> log_of(Engine& engine) {

@@ -16,7 +16,7 @@
 #include "base/thread_pool.h"
 #include "bindings/errors.h"
 #include "bindings/give_tensor.h"
-#include "contract/error_type.h"
+#include "contract/pause_mode.h"
 #include "refit/ipc_endpoint.h"
 #include "refit/ipc_receiver.h"
 #include "refit/ipc_sender.h"
@@ -42,15 +42,6 @@ milliseconds to_milliseconds(double seconds) {
         fmt::format("timeout_s is {}; it must be None or a positive finite number", seconds)));
   }
   return milliseconds(static_cast<int64_t>(std::ceil(std::min(seconds, kLongestTimeout) * 1000.0)));
-}
-
-PauseMode to_mode(const std::string& name) {
-  if (name == "keep") return PauseMode::kKeep;
-  if (name == "wait") return PauseMode::kWait;
-  if (name == "abort") return PauseMode::kAbort;
-  if (name == "retract") return PauseMode::kRetract;
-  throw StatusError(absl::InvalidArgumentError(
-      fmt::format("mode is \"{}\"; it must be one of keep, wait, abort, retract", name)));
 }
 
 KvPolicy to_policy(const std::string& name) {
@@ -162,12 +153,8 @@ Report receive_ipc(Engine& engine, const std::string& endpoint, const std::vecto
   const nb::gil_scoped_release unlocked;
   ThreadPool pool(engine.info().num_threads);
   const auto report =
-      refit::receive_ipc(endpoint, spec, engine.generation().updates(), {timeout, &pool});
-  if (absl::IsInvalidArgument(report.status())) {
-    throw StatusError(with_error_type(report.status(), "IPCWeightManifestError"));
-  }
-  check(report.status());
-  return {report->batches, report->tensors, report->bytes};
+      unwrap(refit::receive_ipc(endpoint, spec, engine.generation().updates(), {timeout, &pool}));
+  return {report.batches, report.tensors, report.bytes};
 }
 
 void sleep(Engine& engine, int level, bool weights, bool kv_cache) {
@@ -219,7 +206,7 @@ void bind_pause(nb::class_<Engine>& engine) {
              std::optional<double> timeout_s) {
             generation::PauseOptions options{.clear_cache = clear_cache};
             if (timeout_s) options.timeout = to_milliseconds(*timeout_s);
-            check(self.generation().pause(to_mode(mode), options));
+            check(self.generation().pause(unwrap(parse_pause_mode(mode)), options));
           },
           "mode"_a, "clear_cache"_a = false, "timeout_s"_a = nb::none(), unlocked)
       .def(

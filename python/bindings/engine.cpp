@@ -62,13 +62,6 @@ StatusOr<std::string> Request::take_text(const generation::TextSession* text, co
   return assembler->take(ids, finish);
 }
 
-StatusOr<std::unique_ptr<ShardClient>> KnowingLauncher::start(const ShardSpec& spec,
-                                                              EventSink& sink) {
-  RLGEN_ASSIGN_OR_RETURN(auto shard, launcher_->start(spec, sink));
-  shards_.push_back(shard.get());
-  return shard;
-}
-
 StatusOr<std::unique_ptr<Engine>> Engine::open(EngineSetup setup) {
   std::unique_ptr<Engine> engine(new Engine());
   ShardSpec& spec = setup.spec;
@@ -98,12 +91,11 @@ StatusOr<std::unique_ptr<Engine>> Engine::open(EngineSetup setup) {
   spec.model = engine->folder_;
   // Enough that every step finds its rows, few enough that memory stays bounded.
   engine->max_in_flight_ = int64_t{2} * spec.max_num_seqs * setup.shards;
-  engine->launcher_ = std::make_unique<KnowingLauncher>(
-      std::make_unique<backends::LocalLauncher>(backends::open_text_side));
-  RLGEN_ASSIGN_OR_RETURN(engine->generation_,
-                         generation::Generation::start(
-                             *engine->launcher_, std::vector<ShardSpec>(size_t(setup.shards), spec),
-                             std::move(options)));
+  backends::LocalLauncher launcher(backends::open_text_side);
+  RLGEN_ASSIGN_OR_RETURN(
+      engine->generation_,
+      generation::Generation::start(launcher, std::vector<ShardSpec>(size_t(setup.shards), spec),
+                                    std::move(options)));
   return engine;
 }
 

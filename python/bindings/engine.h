@@ -52,21 +52,6 @@ struct EngineSetup {
   std::chrono::milliseconds stall_timeout = generation::GenerationOptions().stall_timeout;
 };
 
-// Starts shards by another launcher and knows them: what is asked of one shard is asked here. The
-// shards belong to whoever had them started.
-class KnowingLauncher final : public ShardLauncher {
- public:
-  explicit KnowingLauncher(std::unique_ptr<ShardLauncher> launcher)
-      : launcher_(std::move(launcher)) {}
-  StatusOr<std::unique_ptr<ShardClient>> start(const ShardSpec& spec, EventSink& sink) override;
-
-  const std::vector<ShardClient*>& shards() const { return shards_; }
-
- private:
-  std::unique_ptr<ShardLauncher> launcher_;
-  std::vector<ShardClient*> shards_;
-};
-
 // A loaded model with its text side: what Python drives. Knows no Python. Thread-safe.
 class Engine {
  public:
@@ -79,8 +64,6 @@ class Engine {
   const generation::TextSession* text() const { return text_.get(); }
   generation::Generation& generation() { return *generation_; }
   const std::string& folder() const { return folder_; }
-  // In order of their index.
-  const std::vector<ShardClient*>& shards() const { return launcher_->shards(); }
 
   // Encodes and checks a request as Generation::complete does. Text needs a tokenizer
   // (kNotFound).
@@ -123,7 +106,6 @@ class Engine {
   int64_t max_in_flight_ = 0;
   std::shared_ptr<Log> log_ = std::make_shared<Log>();
   std::shared_ptr<const generation::TextSession> text_;
-  std::unique_ptr<KnowingLauncher> launcher_;
   std::unique_ptr<generation::Generation> generation_;
 };
 

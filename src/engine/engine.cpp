@@ -5,24 +5,12 @@
 #include <system_error>
 #include <utility>
 
+#include "contract/pause_mode.h"
+
 namespace rlgen::engine {
 namespace {
 
 Status shut_down() { return absl::UnavailableError("the engine is shut down"); }
-
-std::string_view pause_mode_name(PauseMode mode) {
-  switch (mode) {
-    case PauseMode::kKeep:
-      return "keep";
-    case PauseMode::kWait:
-      return "wait";
-    case PauseMode::kAbort:
-      return "abort";
-    case PauseMode::kRetract:
-      break;
-  }
-  return "retract";
-}
 
 }  // namespace
 

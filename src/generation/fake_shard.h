@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "contract/pause_mode.h"
 #include "contract/shard.h"
 #include "generation/fake_store.h"
 
@@ -22,14 +23,16 @@ struct FakeShardState {
   std::function<EventBatch(const SequenceRequest& request)> script;
   Status submit_status;
   FakeStore store;
+  std::function<void()> on_metrics;  // called before metrics are read; may be empty
   // Answers pause (the mode's name), resume and clear; empty: OK. Called on the caller's thread.
   std::function<Status(std::string_view what)> control;
 
   std::mutex mutex;
-  std::vector<SequenceRequest> requests;  // guarded by mutex
-  std::vector<SequenceId> cancelled;      // guarded by mutex
-  ShardHealth health{.serving = true};    // guarded by mutex
-  bool computes = true;                   // false: its progress stands still
+  std::vector<SequenceRequest> requests;                       // guarded by mutex
+  std::vector<SequenceId> cancelled;                           // guarded by mutex
+  ShardHealth health{.serving = true};                         // guarded by mutex
+  ShardMetrics metrics{.running = 1, .generated_tokens = 10};  // guarded by mutex
+  bool computes = true;                                        // false: its progress stands still
 
   std::vector<std::string> controls;  // guarded by mutex: what was asked, in order
 
@@ -46,11 +49,6 @@ struct FakeShardState {
     return requests;
   }
 };
-
-inline std::string_view pause_mode_name(PauseMode mode) {
-  constexpr std::string_view kNames[] = {"keep", "wait", "abort", "retract"};
-  return kNames[static_cast<int>(mode)];
-}
 
 // Sends what the script says, one batch a request, and "abort" for what is cancelled.
 class FakeShard final : public ShardClient {
@@ -96,7 +94,11 @@ class FakeShard final : public ShardClient {
     if (state_->computes) ++state_->health.progress;
     return state_->health;
   }
-  ShardMetrics metrics() override { return {.running = 1, .generated_tokens = 10}; }
+  ShardMetrics metrics() override {
+    if (state_->on_metrics) state_->on_metrics();
+    const std::lock_guard lock(state_->mutex);
+    return state_->metrics;
+  }
 
   Status shutdown() override {
     {

@@ -295,10 +295,27 @@ Status Generation::check_progress() {
   return absl::OkStatus();
 }
 
+Status Generation::check_shard(int64_t shard) const {
+  const auto count = static_cast<int64_t>(shards_.size());
+  if (shard >= 0 && shard < count) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("there is no shard {}; shards go from 0 to {}", shard, count - 1));
+}
+
+StatusOr<ShardHealth> Generation::shard_health(int64_t shard) {
+  RLGEN_RETURN_IF_ERROR(check_shard(shard));
+  return shards_[static_cast<size_t>(shard)].client->health();
+}
+
+std::vector<ShardMetrics> Generation::shard_metrics() {
+  std::vector<ShardMetrics> metrics;
+  for (const Shard& shard : shards_) metrics.push_back(shard.client->metrics());
+  return metrics;
+}
+
 ShardMetrics Generation::metrics() {
   ShardMetrics sum;
-  for (Shard& shard : shards_) {
-    const ShardMetrics one = shard.client->metrics();
+  for (const ShardMetrics& one : shard_metrics()) {
     sum.running += one.running;
     sum.waiting += one.waiting;
     sum.generated_tokens += one.generated_tokens;

@@ -154,8 +154,14 @@ class Generation final : private EventSink {
   Status wake(MemoryTags tags = {});
   MemoryTags asleep() const;
 
+  // Of each shard, by index.
+  std::vector<ShardMetrics> shard_metrics();
   // Sums over all shards.
   ShardMetrics metrics();
+  // Asks one shard; waits for its answer. kInvalidArgument for an index that no shard has.
+  StatusOr<ShardHealth> shard_health(int64_t shard);
+  // OK for an index that a shard has; else kInvalidArgument with it.
+  Status check_shard(int64_t shard) const;
   int64_t in_flight() const;
 
   // Stops the shards; what is in flight ends with "abort". Repeated calls are safe.

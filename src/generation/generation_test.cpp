@@ -299,6 +299,16 @@ TEST_F(GenerationTest, ShardsShareTheLoadAndMustAgree) {
   EXPECT_EQ(state_->seen().size(), 2u);
   EXPECT_EQ(other->seen().size(), 2u);
 
+  other->metrics.running = 5;
+  other->health.serving = false;
+  EXPECT_EQ((*generation)->shard_metrics()[1].running, 5);
+  EXPECT_EQ((*generation)->metrics().running, 6);
+  EXPECT_TRUE((*generation)->shard_health(0)->serving);
+  EXPECT_FALSE((*generation)->shard_health(1)->serving);
+  for (const int64_t unknown : {-1, 2}) {
+    EXPECT_TRUE(absl::IsInvalidArgument((*generation)->shard_health(unknown).status()));
+  }
+
   const auto different = make_state();
   different->info.numerics.kv_dtype = "bfloat16";
   FakeLauncher second({make_state(), different});

@@ -1,6 +1,7 @@
 #include "generation/text_session.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace rlgen::generation {
 
@@ -46,6 +47,13 @@ StatusOr<std::vector<std::vector<int32_t>>> TextSession::bad_word_ids(
                                       "\" has no tokens in this model's vocabulary");
   }
   return sequences;
+}
+
+std::optional<int32_t> TextSession::pad_token_id() const {
+  const auto named = nlohmann::json::parse(tokenizer_->special_tokens().named_json, nullptr, false);
+  const auto token = named.is_object() ? named.find("pad_token") : named.end();
+  if (token == named.end() || !token->is_string()) return std::nullopt;
+  return tokenizer_->token_to_id(token->get<std::string>());
 }
 
 StatusOr<text::TextAssembler> TextSession::stream(

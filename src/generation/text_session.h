@@ -40,6 +40,9 @@ class TextSession {
   StatusOr<text::TextAssembler> stream(const SamplingParams& sampling,
                                        const std::vector<int32_t>& prompt_token_ids) const;
 
+  // The id of the pad token; nothing where the tokenizer names none.
+  std::optional<int32_t> pad_token_id() const;
+
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   // Null where the checkpoint has none.
   const text::ChatTemplate* chat_template() const { return template_.get(); }

@@ -33,6 +33,13 @@ std::string text_of(Rollout rollout) {
   return rollout.text;
 }
 
+TEST(TextSession, ThePadTokenIsTheOneThatTheTokenizerNames) {
+  const auto session = open(kTextModel);
+  EXPECT_EQ(session->pad_token_id(), session->tokenizer().token_to_id("<|pad|>"));
+  EXPECT_TRUE(session->pad_token_id().has_value());
+  EXPECT_EQ(open(kStories)->pad_token_id(), std::nullopt);
+}
+
 TEST(TextSession, ACheckpointWithoutATokenizer) {
   EXPECT_EQ(TextSession::open("tests/fixtures/checkpoints/llama").status().code(),
             absl::StatusCode::kNotFound);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "contract/error_type.h"
 #include "refit/ipc_endpoint.h"
 #include "refit/pickle_frame.h"
 #include "refit/shared_memory.h"
@@ -161,12 +162,18 @@ Status take_batches(ZmqSocket& socket, const UpdateSpec& spec, WeightSink& sink,
   }
 }
 
+// What does not fit the manifest, or the manifest the model, has an exception of its own.
+Status as_manifest_error(const Status& status) {
+  return absl::IsInvalidArgument(status) ? with_error_type(status, "IPCWeightManifestError")
+                                         : status;
+}
+
 }  // namespace
 
 StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& spec,
                                 WeightSink& sink, const IpcReceiveOptions& options) {
   RLGEN_ASSIGN_OR_RETURN(ZmqSocket socket, ZmqSocket::connect_answering(endpoint));
-  RLGEN_RETURN_IF_ERROR(sink.begin(spec));
+  RLGEN_RETURN_IF_ERROR(as_manifest_error(sink.begin(spec)));
   Arrivals arrivals(spec);
   Status received = take_batches(socket, spec, sink, options, &arrivals);
   const bool answer = received.ok();
@@ -176,7 +183,7 @@ StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& s
     const Status acked = socket.send(kAck, options.timeout);
     if (done.ok()) RLGEN_RETURN_IF_ERROR(annotate(acked, "the weights are served, but"));
   }
-  RLGEN_RETURN_IF_ERROR(annotate(done, "weights over " + endpoint));
+  RLGEN_RETURN_IF_ERROR(as_manifest_error(annotate(done, "weights over " + endpoint)));
   return arrivals.report();
 }
 

@@ -61,25 +61,9 @@ bool UpdateCoordinator::is_late() const {
 
 Status UpdateCoordinator::check_open(std::string_view update_id) const {
   if (phase_ != Phase::kIdle && spec_.update_id == update_id) {
-    if (!is_late()) return absl::OkStatus();
-    return absl::DeadlineExceededError(
-        fmt::format("update {} passed its deadline and was dropped", update_id));
+    return is_late() ? update_expired(update_id) : absl::OkStatus();
   }
-  const auto ended = ended_.find(update_id);
-  if (ended == ended_.end()) {
-    return absl::FailedPreconditionError(
-        fmt::format("update {} is not open; begin comes first", update_id));
-  }
-  switch (ended->second) {
-    case Outcome::kExpired:
-      return absl::DeadlineExceededError(
-          fmt::format("update {} passed its deadline and was dropped", update_id));
-    case Outcome::kAborted:
-      return absl::FailedPreconditionError(fmt::format("update {} was aborted", update_id));
-    case Outcome::kCommitted:
-      break;
-  }
-  return absl::FailedPreconditionError(fmt::format("update {} is committed", update_id));
+  return ended_.refusal(update_id);
 }
 
 Status UpdateCoordinator::check_version(const UpdateSpec& spec) const {
@@ -110,7 +94,7 @@ std::vector<Status> UpdateCoordinator::on_members(const FanOut::Task& task) {
   return results;
 }
 
-void UpdateCoordinator::drop(const std::string& update_id, Outcome outcome) {
+void UpdateCoordinator::drop(const std::string& update_id, UpdateOutcome outcome) {
   std::vector<bool> gone(members_.size(), true);
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].taking_part) gone[i] = members_[i].who.sink->abort(update_id).ok();
@@ -120,13 +104,13 @@ void UpdateCoordinator::drop(const std::string& update_id, Outcome outcome) {
     if (!gone[i]) members_[i].leftovers.push_back(update_id);
     members_[i].taking_part = false;
   }
-  ended_[update_id] = outcome;
+  ended_.add(update_id, outcome);
   phase_ = Phase::kIdle;
   deadline_.reset();
 }
 
 void UpdateCoordinator::drop_if_late() {
-  if (is_late()) drop(spec_.update_id, Outcome::kExpired);
+  if (is_late()) drop(spec_.update_id, UpdateOutcome::kExpired);
 }
 
 StatusOr<std::string> UpdateCoordinator::open(UpdateSpec spec) {
@@ -165,7 +149,7 @@ Status UpdateCoordinator::begin_members(const UpdateSpec& spec) {
     for (size_t i = 0; i < members_.size(); ++i) members_[i].leftovers = leftovers[i];
     for (const size_t i : begun) members_[i].taking_part = true;
   }
-  if (!first.ok() && !begun.empty()) drop(spec.update_id, Outcome::kAborted);
+  if (!first.ok() && !begun.empty()) drop(spec.update_id, UpdateOutcome::kAborted);
   return first;
 }
 
@@ -175,7 +159,7 @@ void UpdateCoordinator::leave_behind() {
   for (Member& member : members_) {
     if (std::exchange(member.taking_part, false)) member.leftovers.push_back(spec_.update_id);
   }
-  ended_[spec_.update_id] = Outcome::kCommitted;
+  ended_.add(spec_.update_id, UpdateOutcome::kCommitted);
   phase_ = Phase::kIdle;
 }
 
@@ -253,7 +237,7 @@ Status UpdateCoordinator::prepare(std::string_view update_id) {
   if (all_of_code(results, absl::StatusCode::kFailedPrecondition)) return results[0];
   for (const Status& status : results) {
     if (status.ok()) continue;
-    drop(spec_.update_id, Outcome::kAborted);
+    drop(spec_.update_id, UpdateOutcome::kAborted);
     return annotate(status, fmt::format("update {} is dropped", update_id));
   }
   const std::lock_guard lock(mutex_);
@@ -288,15 +272,14 @@ Status UpdateCoordinator::send_commits(const UpdateSpec& spec) {
                                        "again, or begin the next one",
                                        spec.update_id));
   }
-  ended_[spec.update_id] = Outcome::kCommitted;
+  ended_.add(spec.update_id, UpdateOutcome::kCommitted);
   phase_ = Phase::kIdle;
   return first;
 }
 
 Status UpdateCoordinator::commit(std::string_view update_id) {
   const std::lock_guard operation(operation_);
-  const auto ended = ended_.find(update_id);
-  if (ended != ended_.end() && ended->second == Outcome::kCommitted) return absl::OkStatus();
+  if (ended_.is_committed(update_id)) return absl::OkStatus();
   const Status open = check_open(update_id);
   drop_if_late();
   RLGEN_RETURN_IF_ERROR(open);
@@ -321,14 +304,13 @@ Status UpdateCoordinator::commit(std::string_view update_id) {
 Status UpdateCoordinator::abort(std::string_view update_id) {
   const std::lock_guard operation(operation_);
   drop_if_late();
-  const auto ended = ended_.find(update_id);
-  if (ended != ended_.end() && ended->second != Outcome::kCommitted) return absl::OkStatus();
+  if (ended_.is_dropped(update_id)) return absl::OkStatus();
   RLGEN_RETURN_IF_ERROR(check_open(update_id));
   if (phase_ == Phase::kDecided) {
     return absl::FailedPreconditionError(
         fmt::format("update {} is decided; commit brings it to every shard", update_id));
   }
-  drop(spec_.update_id, Outcome::kAborted);
+  drop(spec_.update_id, UpdateOutcome::kAborted);
   return absl::OkStatus();
 }
 

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "contract/ended_updates.h"
 #include "contract/weight_sink.h"
 #include "generation/fan_out.h"
 
@@ -81,7 +81,6 @@ class UpdateCoordinator final : public WeightSink {
 
  private:
   enum class Phase { kIdle, kReceiving, kPrepared, kDecided };
-  enum class Outcome { kCommitted, kAborted, kExpired };
   struct Member {
     UpdateParticipant who;
     bool current = true;
@@ -92,7 +91,7 @@ class UpdateCoordinator final : public WeightSink {
   // With operation_ held.
   Status begin_members(const UpdateSpec& spec);
   void drop_if_late();
-  void drop(const std::string& update_id, Outcome outcome);
+  void drop(const std::string& update_id, UpdateOutcome outcome);
   void leave_behind();
   Status send_commits(const UpdateSpec& spec);
   std::vector<Status> on_members(const FanOut::Task& task);
@@ -112,7 +111,7 @@ class UpdateCoordinator final : public WeightSink {
   Phase phase_ = Phase::kIdle;
   UpdateSpec spec_;  // of the open update, without its tensors
   std::optional<Clock::TimePoint> deadline_;
-  std::map<std::string, Outcome, std::less<>> ended_;
+  EndedUpdates ended_;
   WeightVersion version_;
   WeightVersion updated_version_;  // of the last update, whatever it is called now
   WeightSerial serial_;

@@ -142,8 +142,8 @@ bool WeightStore::at_rest() const {
   return !moving && !relabelling_;
 }
 
-void WeightStore::close(Outcome outcome) {
-  closed_[open_->spec().update_id] = outcome;
+void WeightStore::close(UpdateOutcome outcome) {
+  ended_.add(open_->spec().update_id, outcome);
   open_.reset();
   deadline_.reset();
   opening_ = {};
@@ -155,26 +155,12 @@ bool WeightStore::is_late() const {
 }
 
 void WeightStore::expire() {
-  if (is_late()) close(Outcome::kExpired);
+  if (is_late()) close(UpdateOutcome::kExpired);
 }
 
 Status WeightStore::check_open(std::string_view update_id) const {
   if (open_ && open_->spec().update_id == update_id) return absl::OkStatus();
-  const auto closed = closed_.find(update_id);
-  if (closed == closed_.end()) {
-    return absl::FailedPreconditionError(
-        fmt::format("update {} is not open; begin comes first", update_id));
-  }
-  switch (closed->second) {
-    case Outcome::kExpired:
-      return absl::DeadlineExceededError(
-          fmt::format("update {} passed its deadline and was dropped", update_id));
-    case Outcome::kAborted:
-      return absl::FailedPreconditionError(fmt::format("update {} was aborted", update_id));
-    case Outcome::kCommitted:
-      break;
-  }
-  return absl::FailedPreconditionError(fmt::format("update {} is committed", update_id));
+  return ended_.refusal(update_id);
 }
 
 Status WeightStore::check_spec(const UpdateSpec& spec) const {
@@ -184,7 +170,7 @@ Status WeightStore::check_spec(const UpdateSpec& spec) const {
         fmt::format("update {} cannot begin while update {} is open", id, open_->spec().update_id));
   }
   if (id.empty()) return absl::InvalidArgumentError("update_id is empty");
-  if (closed_.contains(id)) {
+  if (ended_.contains(id)) {
     return absl::InvalidArgumentError(fmt::format("update {} was used before; ids are unique", id));
   }
   if (spec.version && *spec.version < 0) {
@@ -308,7 +294,7 @@ Status WeightStore::prepare(std::string_view update_id) {
   const Status verified = update->verify();
   lock.lock();
   state_ = State::kPrepared;
-  if (!verified.ok()) close(Outcome::kAborted);
+  if (!verified.ok()) close(UpdateOutcome::kAborted);
   changed_.notify_all();
   return annotate(verified, fmt::format("update {} is dropped", update_id));
 }
@@ -317,8 +303,7 @@ Status WeightStore::commit(std::string_view update_id) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return at_rest(); });
   expire();
-  const auto closed = closed_.find(update_id);
-  if (closed != closed_.end() && closed->second == Outcome::kCommitted) return absl::OkStatus();
+  if (ended_.is_committed(update_id)) return absl::OkStatus();
   RLGEN_RETURN_IF_ERROR(check_open(update_id));
   if (state_ != State::kPrepared) {
     return absl::FailedPreconditionError(
@@ -338,7 +323,7 @@ Status WeightStore::commit(std::string_view update_id) {
     serving_ = opening_;
     auto served = served_manifest(*update);
     manifest_ = update->spec().base ? with_rest(std::move(served), manifest_) : std::move(served);
-    close(Outcome::kCommitted);
+    close(UpdateOutcome::kCommitted);
   }
   changed_.notify_all();
   return flipped;
@@ -348,10 +333,9 @@ Status WeightStore::abort(std::string_view update_id) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return at_rest(); });
   expire();
-  const auto closed = closed_.find(update_id);
-  if (closed != closed_.end() && closed->second != Outcome::kCommitted) return absl::OkStatus();
+  if (ended_.is_dropped(update_id)) return absl::OkStatus();
   RLGEN_RETURN_IF_ERROR(check_open(update_id));
-  close(Outcome::kAborted);
+  close(UpdateOutcome::kAborted);
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "contract/ended_updates.h"
 #include "contract/shard.h"
 #include "contract/weight_sink.h"
 #include "engine/weights/region_pool.h"
@@ -92,7 +93,6 @@ class WeightStore final : public WeightSink {
 
  private:
   enum class State { kReceiving, kPreparing, kPrepared, kCommitting };
-  enum class Outcome { kCommitted, kAborted, kExpired };
   using StoredTypes = std::map<std::string, DType, std::less<>>;
 
   struct Layout {
@@ -107,7 +107,7 @@ class WeightStore final : public WeightSink {
   bool at_rest() const;
   bool is_late() const;
   void expire();
-  void close(Outcome outcome);
+  void close(UpdateOutcome outcome);
   Status check_open(std::string_view update_id) const;
 
   const std::shared_ptr<const models::NameTable> names_;
@@ -126,7 +126,7 @@ class WeightStore final : public WeightSink {
   std::optional<Layout> serving_;
   std::shared_ptr<const models::WeightSet> current_;
   std::vector<ManifestEntry> manifest_;
-  std::map<std::string, Outcome, std::less<>> closed_;
+  EndedUpdates ended_;
   std::set<WeightSerial> serials_;
 };
 

@@ -11,22 +11,10 @@
 #include <system_error>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace rlgen {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Status write_all(int fd, const std::string& path, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -65,7 +53,7 @@ Status folder_error(const std::string& path) {
 
 Status flush_folder(const std::string& folder) {
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return file_error("open", folder, errno);
+  if (!fd.valid()) return file_error("open", folder, errno);
   if (::fsync(fd.get()) != 0) return file_error("flush", folder, errno);
   return absl::OkStatus();
 }
@@ -89,7 +77,7 @@ Status file_error(std::string_view action, std::string_view path, int error_numb
 
 StatusOr<std::string> read_file(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return file_error("open", path, errno);
+  if (!fd.valid()) return file_error("open", path, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return file_error("read", path, errno);
   if (!S_ISREG(info.st_mode)) {
@@ -140,7 +128,7 @@ Status write_file_atomically(const std::string& path, std::string_view bytes) {
 
 StatusOr<MappedFile> MappedFile::open(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return file_error("open", path, errno);
+  if (!fd.valid()) return file_error("open", path, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return file_error("read", path, errno);
   if (!S_ISREG(info.st_mode)) {

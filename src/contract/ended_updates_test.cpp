@@ -13,8 +13,7 @@ TEST(EndedUpdates, EachEndHasItsAnswers) {
 
   EXPECT_TRUE(ended.is_committed("served"));
   EXPECT_FALSE(ended.is_dropped("served"));
-  EXPECT_EQ(ended.refusal("served"),
-            absl::FailedPreconditionError("update served is committed"));
+  EXPECT_EQ(ended.refusal("served"), absl::FailedPreconditionError("update served is committed"));
 
   for (const char* id : {"given up", "late"}) {
     EXPECT_FALSE(ended.is_committed(id));

@@ -5,29 +5,15 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/file.h"
 
 namespace rlgen::refit {
 namespace {
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // A mapping of no bytes is not allowed.
 size_t mapped(int64_t size) { return size_t(std::max<int64_t>(size, 1)); }
@@ -60,8 +46,8 @@ SharedMemory::~SharedMemory() {
 }
 
 StatusOr<SharedMemory> SharedMemory::create(const std::string& name, int64_t size) {
-  const Fd fd(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return file_error("make shared memory", name, errno);
+  const Descriptor fd(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) return file_error("make shared memory", name, errno);
   // Room is taken now: a full /dev/shm is an error here and no SIGBUS at the first touch.
   const int failed = ::posix_fallocate(fd.get(), 0, off_t(mapped(size)));
   auto data = failed == 0 ? map_fd(fd.get(), size, PROT_READ | PROT_WRITE, name)
@@ -78,8 +64,8 @@ StatusOr<SharedMemory> SharedMemory::open(const std::string& name, int64_t size)
     return absl::InvalidArgumentError(fmt::format("'{}' is no name of shared memory", name));
   }
   const std::string path = name[0] == '/' ? name : "/" + name;
-  const Fd fd(::shm_open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
-  if (fd.get() < 0) return file_error("open shared memory", name, errno);
+  const Descriptor fd(::shm_open(path.c_str(), O_RDONLY | O_CLOEXEC, 0));
+  if (!fd.valid()) return file_error("open shared memory", name, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return file_error("open shared memory", name, errno);
   if (size < 0 || info.st_size < size) {

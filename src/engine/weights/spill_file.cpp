@@ -16,39 +16,25 @@ namespace {
 
 constexpr size_t kPiece = size_t(64) << 20;
 
-StatusOr<int> open_nameless(const std::string& folder) {
+StatusOr<Descriptor> open_nameless(const std::string& folder) {
   std::string path = folder + "/rlgen_spill_XXXXXX";
-  const int fd = ::mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0) return file_error("create a file in", folder, errno);
+  Descriptor fd(::mkostemp(path.data(), O_CLOEXEC));
+  if (!fd.valid()) return file_error("create a file in", folder, errno);
   ::unlink(path.c_str());
   return fd;
 }
 
 }  // namespace
 
-SpillFile::SpillFile(int fd, int64_t size, Digest digest, std::string folder)
-    : fd_(fd), size_(size), digest_(digest), folder_(std::move(folder)) {}
-
-SpillFile::SpillFile(SpillFile&& other) noexcept { *this = std::move(other); }
-
-SpillFile& SpillFile::operator=(SpillFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(size_, other.size_);
-  std::swap(digest_, other.digest_);
-  std::swap(folder_, other.folder_);
-  return *this;
-}
-
-SpillFile::~SpillFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
+SpillFile::SpillFile(Descriptor fd, int64_t size, Digest digest, std::string folder)
+    : fd_(std::move(fd)), size_(size), digest_(digest), folder_(std::move(folder)) {}
 
 StatusOr<SpillFile> SpillFile::write(std::span<const std::byte> bytes, const std::string& folder) {
-  RLGEN_ASSIGN_OR_RETURN(const int fd, open_nameless(folder));
-  SpillFile file(fd, int64_t(bytes.size()), Digest{}, folder);
+  RLGEN_ASSIGN_OR_RETURN(auto fd, open_nameless(folder));
+  SpillFile file(std::move(fd), int64_t(bytes.size()), Digest{}, folder);
   DigestStream digest;
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kPiece));
+    const ssize_t written = ::write(file.fd_.get(), bytes.data(), std::min(bytes.size(), kPiece));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return file_error("spill weights to", folder, errno);
     digest.update(bytes.first(size_t(written)));
@@ -62,7 +48,7 @@ Status SpillFile::read(std::span<std::byte> bytes) const {
   DigestStream digest;
   int64_t at = 0;
   while (!bytes.empty()) {
-    const ssize_t got = ::pread(fd_, bytes.data(), std::min(bytes.size(), kPiece), at);
+    const ssize_t got = ::pread(fd_.get(), bytes.data(), std::min(bytes.size(), kPiece), at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return file_error("read spilled weights from", folder_, errno);
     if (got == 0) break;

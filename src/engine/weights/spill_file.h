@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -17,10 +18,6 @@ class SpillFile {
   // Writes `bytes` to a new file in `folder`. Errors: file_error's, with the folder.
   static StatusOr<SpillFile> write(std::span<const std::byte> bytes, const std::string& folder);
 
-  SpillFile(SpillFile&& other) noexcept;
-  SpillFile& operator=(SpillFile&& other) noexcept;
-  ~SpillFile();
-
   // Reads all of them back into `bytes`, which has as many. kDataLoss when they are not those that
   // were written; file_error's.
   Status read(std::span<std::byte> bytes) const;
@@ -28,9 +25,9 @@ class SpillFile {
   int64_t size() const { return size_; }
 
  private:
-  SpillFile(int fd, int64_t size, Digest digest, std::string folder);
+  SpillFile(Descriptor fd, int64_t size, Digest digest, std::string folder);
 
-  int fd_ = -1;
+  Descriptor fd_;
   int64_t size_ = 0;
   Digest digest_;
   std::string folder_;

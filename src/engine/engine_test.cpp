@@ -16,20 +16,12 @@ using std::chrono::milliseconds;
 
 class EngineTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Engine> make(const Settings& settings = {}) {
-    auto engine =
-        Engine::create(make_options(loaded, settings), make_parts(loaded, settings, &sink));
-    EXPECT_TRUE(engine.ok()) << engine.status();
-    EXPECT_TRUE((*engine)->set_weights(loaded.store->current(), KvPolicy::kRecompute).ok());
-    return *std::move(engine);
-  }
-
   // Runs until the context is full.
   static SequenceRequest long_request(SequenceId id) { return greedy_request(id, {3}, 100'000); }
 
   // An engine in the middle of long_request(1), with `more` queued.
   std::unique_ptr<Engine> make_busy(const Settings& settings, std::vector<SequenceRequest> more) {
-    auto engine = make(settings);
+    auto engine = start_engine(loaded, &sink, settings);
     sink.set_slow(true);
     more.insert(more.begin(), long_request(1));
     EXPECT_TRUE(engine->submit(std::move(more)).ok());
@@ -42,7 +34,7 @@ class EngineTest : public ::testing::Test {
 };
 
 TEST_F(EngineTest, ServesAndSleeps) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   ASSERT_TRUE(engine->submit({greedy_request(1, {3}, 5), greedy_request(2, {4, 5}, 6)}).ok());
   EXPECT_EQ(sink.wait(1).tokens.size(), 5u);
   EXPECT_EQ(sink.wait(2).tokens.size(), 6u);
@@ -57,7 +49,7 @@ TEST_F(EngineTest, ServesAndSleeps) {
 }
 
 TEST_F(EngineTest, AnIdInFlightIsRefusedAndLaterFree) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   ASSERT_TRUE(engine->pause(PauseMode::kKeep).ok());
   ASSERT_TRUE(engine->submit({greedy_request(1, {3}, 5)}).ok());
   const Status twice = engine->submit({greedy_request(2, {3}, 5), greedy_request(1, {3}, 5)});
@@ -135,7 +127,7 @@ TEST_F(EngineTest, WeightsThatWaitAreRefusedWhileFrozen) {
 }
 
 TEST_F(EngineTest, ShutdownAbortsAndRefuses) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   ASSERT_TRUE(engine->pause(PauseMode::kKeep).ok());
   ASSERT_TRUE(engine->submit({long_request(1)}).ok());
   engine->shutdown();
@@ -147,7 +139,8 @@ TEST_F(EngineTest, ShutdownAbortsAndRefuses) {
 }
 
 TEST_F(EngineTest, ManyThreadsSubmitCancelPauseAndUpdate) {
-  auto engine = make({.threads = 2, .max_num_seqs = 8, .budget = 32, .kv_blocks = 20});
+  auto engine =
+      start_engine(loaded, &sink, {.threads = 2, .max_num_seqs = 8, .budget = 32, .kv_blocks = 20});
   constexpr SequenceId kEach = 40;
   const auto submitter = [&](SequenceId base) {
     for (SequenceId i = 0; i < kEach; ++i) {
@@ -184,7 +177,7 @@ TEST_F(EngineTest, ManyThreadsSubmitCancelPauseAndUpdate) {
 }
 
 TEST_F(EngineTest, ShutdownFromAnotherThreadAnswersWhoeverWaits) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   ASSERT_TRUE(engine->submit({long_request(1)}).ok());
   auto waiting = std::async(std::launch::async, [&] { return engine->pause(PauseMode::kWait); });
   std::jthread submitter([&] {

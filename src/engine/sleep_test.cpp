@@ -1,43 +1,26 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <future>
 
 #include "engine/engine.h"
 #include "engine/test_engine.h"
+#include "engine/test_memory.h"
 
 namespace rlgen::engine {
 namespace {
 
 using namespace rlgen::engine::test;  // NOLINT
 
-int64_t resident_now() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  statm >> size >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
 class SleepTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Engine> make(const Settings& settings = {}) {
-    auto engine =
-        Engine::create(make_options(loaded, settings), make_parts(loaded, settings, &sink));
-    EXPECT_TRUE(engine.ok()) << engine.status();
-    EXPECT_TRUE((*engine)->set_weights(loaded.store->current(), KvPolicy::kRecompute).ok());
-    return *std::move(engine);
-  }
-
   const Loaded loaded = load_checkpoint("llama");
   const SequenceRequest request = make_request(1, some_ids(20, 160, 6), 60, 3);
   Collector sink;
 };
 
 TEST_F(SleepTest, RequestsAreRefusedByName) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   for (const MemoryTags tags :
        {MemoryTags{true, true}, MemoryTags{true, false}, MemoryTags{false, true}}) {
     ASSERT_TRUE(engine->sleep(tags).ok());
@@ -58,7 +41,7 @@ TEST_F(SleepTest, RequestsAreRefusedByName) {
 TEST_F(SleepTest, SequencesInFlightGoOnWithTheSameBits) {
   Bench alone(loaded);
   const Outcome expected = alone.run(request);
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   sink.set_slow(true);
   ASSERT_TRUE(engine->submit({request}).ok());
   for (size_t tokens = 5; tokens < 60; tokens += 15) {
@@ -74,7 +57,7 @@ TEST_F(SleepTest, SequencesInFlightGoOnWithTheSameBits) {
 }
 
 TEST_F(SleepTest, WithoutWeightsItWaitsToBeFed) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   sink.set_slow(true);
   ASSERT_TRUE(engine->submit({request}).ok());
   sink.wait_for_tokens(1, 3);
@@ -89,7 +72,7 @@ TEST_F(SleepTest, WithoutWeightsItWaitsToBeFed) {
 }
 
 TEST_F(SleepTest, WhatWaitsForSequencesIsRefusedInsteadOfHanging) {
-  auto engine = make();
+  auto engine = start_engine(loaded, &sink);
   sink.set_slow(true);
   ASSERT_TRUE(engine->submit({request}).ok());
   sink.wait_for_tokens(1, 3);
@@ -118,13 +101,12 @@ TEST_F(SleepTest, WhatWaitsForSequencesIsRefusedInsteadOfHanging) {
 }
 
 TEST_F(SleepTest, T16_KvMemoryGoesBackToTheSystem) {
-  constexpr int64_t kMegabyte = 1 << 20;
-  const int64_t before = resident_now();
-  auto engine = make({.kv_blocks = 8192});  // touched whole by make_parts
-  const int64_t awake = resident_now();
+  const int64_t before = resident_bytes();
+  auto engine = start_engine(loaded, &sink, {.kv_blocks = 8192});  // touched whole by make_parts
+  const int64_t awake = resident_bytes();
   ASSERT_GT(awake, before + 60 * kMegabyte);
   ASSERT_TRUE(engine->sleep({.weights = false, .kv_cache = true}).ok());
-  EXPECT_LT(resident_now(), before + 12 * kMegabyte);
+  EXPECT_LT(resident_bytes(), before + 12 * kMegabyte);
   ASSERT_TRUE(engine->wake({true, true}, nullptr).ok());
   ASSERT_TRUE(engine->submit({request}).ok());
   Bench alone(loaded);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "engine/core.h"
+#include "engine/engine.h"
 #include "engine/weights/weight_store.h"
 #include "models/model.h"
 
@@ -167,6 +168,15 @@ inline EngineParts make_parts(const Loaded& loaded, const Settings& settings, Ev
           .kv_layout = layout,
           .watchers = settings.watchers,
           .sink = sink};
+}
+
+// An engine with a thread of its own, which serves the weights of `loaded`.
+inline std::unique_ptr<Engine> start_engine(const Loaded& loaded, EventSink* sink,
+                                            const Settings& settings = {}) {
+  auto engine = Engine::create(make_options(loaded, settings), make_parts(loaded, settings, sink));
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  EXPECT_TRUE((*engine)->set_weights(loaded.store->current(), KvPolicy::kRecompute).ok());
+  return *std::move(engine);
 }
 
 // An engine without a thread, run by hand.

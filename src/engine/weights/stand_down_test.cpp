@@ -1,9 +1,8 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <fstream>
 
+#include "engine/test_memory.h"
 #include "engine/weights/read_back.h"
 #include "engine/weights/spill_file.h"
 #include "engine/weights/test_table.h"
@@ -12,19 +11,12 @@
 namespace rlgen::engine {
 namespace {
 
+using test::kMegabyte;
+using test::resident_bytes;
+using test::run_update;
 using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
-
-int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t size = 0;
-  int64_t resident = 0;
-  statm >> size >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
-constexpr int64_t kMegabyte = 1 << 20;
 
 // One matrix of 64 MiB.
 std::shared_ptr<const models::NameTable> large_table() {
@@ -41,15 +33,6 @@ class StandDownTest : public ::testing::Test {
             .serial = serial,
             .manifest = std::move(manifest)};
   }
-  static Status run(WeightStore& store, const UpdateSpec& update, int seed) {
-    RLGEN_RETURN_IF_ERROR(store.begin(update));
-    for (const ManifestEntry& entry : update.manifest) {
-      RLGEN_RETURN_IF_ERROR(
-          store.write(update.update_id, entry.name, 0, tensor_bytes(entry, seed)));
-    }
-    RLGEN_RETURN_IF_ERROR(store.prepare(update.update_id));
-    return store.commit(update.update_id);
-  }
   static void expect_served(const WeightStore& store, int seed) {
     for (const ManifestEntry& entry : small_manifest()) {
       EXPECT_EQ(*read_tensor(*store.current(), entry.name, entry.dtype), tensor_bytes(entry, seed));
@@ -61,7 +44,7 @@ class StandDownTest : public ::testing::Test {
 };
 
 TEST_F(StandDownTest, TheSameBitsComeBack) {
-  ASSERT_TRUE(run(store, update_of(1, small_manifest()), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1, small_manifest()), 1).ok());
   for (int cycle = 0; cycle < 3; ++cycle) {
     ASSERT_TRUE(store.stand_down(/*keep=*/true).ok());
     EXPECT_EQ(store.current(), nullptr);
@@ -77,29 +60,29 @@ TEST_F(StandDownTest, TheSameBitsComeBack) {
 }
 
 TEST_F(StandDownTest, AnUpdateThatCameFirstIsServedAtWaking) {
-  ASSERT_TRUE(run(store, update_of(1, small_manifest()), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1, small_manifest()), 1).ok());
   ASSERT_TRUE(store.stand_down(true).ok());
-  ASSERT_TRUE(run(store, update_of(2, small_manifest()), 2).ok());
+  ASSERT_TRUE(run_update(&store, update_of(2, small_manifest()), 2).ok());
   ASSERT_TRUE(store.wake().ok());
   expect_served(store, 2);
   EXPECT_EQ(store.label().version, 1);
 }
 
 TEST_F(StandDownTest, DroppedWeightsComeBackByAnUpdateOnly_FB119) {
-  ASSERT_TRUE(run(store, update_of(1, small_manifest()), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1, small_manifest()), 1).ok());
   for (int cycle = 0; cycle < 3; ++cycle) {
     ASSERT_TRUE(store.stand_down(false).ok());
     ASSERT_TRUE(store.wake().ok());
     EXPECT_EQ(store.current(), nullptr);
     EXPECT_EQ(store.label().serial, 0u);
     EXPECT_FALSE(store.served().ok());
-    ASSERT_TRUE(run(store, update_of(WeightSerial(cycle) + 2, small_manifest()), 7).ok());
+    ASSERT_TRUE(run_update(&store, update_of(WeightSerial(cycle) + 2, small_manifest()), 7).ok());
     expect_served(store, 7);
   }
 }
 
 TEST_F(StandDownTest, KeptWeightsMayBeGivenUpLater) {
-  ASSERT_TRUE(run(store, update_of(1, small_manifest()), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1, small_manifest()), 1).ok());
   ASSERT_TRUE(store.stand_down(true).ok());
   ASSERT_TRUE(store.stand_down(true).ok());
   ASSERT_TRUE(store.stand_down(false).ok());
@@ -108,7 +91,7 @@ TEST_F(StandDownTest, KeptWeightsMayBeGivenUpLater) {
 }
 
 TEST_F(StandDownTest, NotDuringAnUpdate) {
-  ASSERT_TRUE(run(store, update_of(1, small_manifest()), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1, small_manifest()), 1).ok());
   ASSERT_TRUE(store.begin(update_of(2, small_manifest())).ok());
   EXPECT_EQ(store.stand_down(true).code(), absl::StatusCode::kFailedPrecondition);
   expect_served(store, 1);
@@ -116,7 +99,7 @@ TEST_F(StandDownTest, NotDuringAnUpdate) {
 
 TEST_F(StandDownTest, AFolderThatTakesNoFileLeavesTheWeightsServing) {
   WeightStore other(small_table(), {.clock = &clock, .flip = {}, .spill_folder = "/no/such"});
-  ASSERT_TRUE(run(other, update_of(1, small_manifest()), 1).ok());
+  ASSERT_TRUE(run_update(&other, update_of(1, small_manifest()), 1).ok());
   const Status status = other.stand_down(true);
   EXPECT_NE(message_of(status).find("/no/such"), std::string::npos) << status;
   expect_served(other, 1);
@@ -128,8 +111,8 @@ TEST_F(StandDownTest, T16_MemoryGoesBackToTheSystem_FB121) {
       {.name = "w", .dtype = DType::kBFloat16, .shape = {8192, 4096}, .digest = {}}};
   const auto bytes = tensor_bytes(manifest[0], 3);
   const int64_t before = resident_bytes();
-  ASSERT_TRUE(run(large, update_of(1, manifest), 3).ok());
-  ASSERT_TRUE(run(large, update_of(2, manifest), 3).ok());
+  ASSERT_TRUE(run_update(&large, update_of(1, manifest), 3).ok());
+  ASSERT_TRUE(run_update(&large, update_of(2, manifest), 3).ok());
   EXPECT_GT(resident_bytes(), before + 120 * kMegabyte);  // two copies
   for (int cycle = 0; cycle < 4; ++cycle) {
     ASSERT_TRUE(large.stand_down(true).ok());

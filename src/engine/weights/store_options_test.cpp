@@ -10,6 +10,7 @@
 namespace rlgen::engine {
 namespace {
 
+using test::run_update;
 using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
@@ -19,16 +20,6 @@ class StoreOptionsTest : public ::testing::Test {
   static UpdateSpec update_of(WeightSerial serial) {
     return {
         .update_id = "u" + std::to_string(serial), .serial = serial, .manifest = small_manifest()};
-  }
-
-  Status run(const UpdateSpec& update, int seed) {
-    RLGEN_RETURN_IF_ERROR(store.begin(update));
-    for (const ManifestEntry& entry : update.manifest) {
-      RLGEN_RETURN_IF_ERROR(
-          store.write(update.update_id, entry.name, 0, tensor_bytes(entry, seed)));
-    }
-    RLGEN_RETURN_IF_ERROR(store.prepare(update.update_id));
-    return store.commit(update.update_id);
   }
 
   void expect_bytes(const std::string& name, int seed) {
@@ -53,22 +44,22 @@ bool has_text(const Status& status, std::string_view text) {
 }
 
 TEST_F(StoreOptionsTest, WithoutAVersionItIsTheNextOne) {
-  ASSERT_TRUE(run(update_of(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1), 1).ok());
   EXPECT_EQ(store.current()->version(), 0);
-  ASSERT_TRUE(run(update_of(2), 2).ok());
+  ASSERT_TRUE(run_update(&store, update_of(2), 2).ok());
   EXPECT_EQ(store.current()->version(), 1);
 }
 
 TEST_F(StoreOptionsTest, ALabelKeepsBytesAndSerial) {
   EXPECT_EQ(store.relabel(3).code(), absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(run(update_of(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1), 1).ok());
   ASSERT_TRUE(store.relabel(12).ok());
   EXPECT_EQ(store.current()->version(), 12);
   EXPECT_EQ(store.current()->serial(), 1u);
   expect_bytes("q", 1);
   EXPECT_EQ(told, (std::vector<WeightVersion>{0, 12}));
   EXPECT_EQ(store.relabel(-1).code(), absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE(run(update_of(2), 2).ok());
+  ASSERT_TRUE(run_update(&store, update_of(2), 2).ok());
   EXPECT_EQ(store.current()->version(), 13);
 }
 
@@ -79,13 +70,13 @@ TEST_F(StoreOptionsTest, ASubsetLeavesTheRestAsItIs_FB083_FB097) {
     return entry.name != "k" && entry.name != "norm";
   });
   EXPECT_TRUE(has_text(store.begin(subset), "no weights are served"));
-  ASSERT_TRUE(run(update_of(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1), 1).ok());
   ASSERT_TRUE(store.relabel(3).ok());
   subset.base = 4;
   EXPECT_TRUE(has_text(store.begin(subset), "base is version 4 and version 3 is served"));
   EXPECT_EQ(store.current()->version(), 3);
   subset.base = 3;
-  ASSERT_TRUE(run(subset, 2).ok());
+  ASSERT_TRUE(run_update(&store, subset, 2).ok());
   EXPECT_EQ(store.current()->version(), 4);
   for (const char* name : {"embed", "q", "v"}) expect_bytes(name, 1);
   for (const char* name : {"k", "norm"}) expect_bytes(name, 2);
@@ -102,13 +93,13 @@ TEST_F(StoreOptionsTest, ASubsetLeavesTheRestAsItIs_FB083_FB097) {
 }
 
 TEST_F(StoreOptionsTest, ASubsetAfterASubsetHasEveryTensor) {
-  ASSERT_TRUE(run(update_of(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1), 1).ok());
   for (WeightSerial serial = 2; serial < 6; ++serial) {
     UpdateSpec subset = update_of(serial);
     subset.base = store.current()->version();
     subset.manifest = {subset.manifest[serial % 5]};
     const std::string changed = subset.manifest[0].name;
-    ASSERT_TRUE(run(subset, int(serial)).ok());
+    ASSERT_TRUE(run_update(&store, subset, int(serial)).ok());
     expect_bytes(changed, int(serial));
   }
   EXPECT_EQ(served_checksums(*store.current(), store.manifest())->size(), small_manifest().size());
@@ -116,7 +107,7 @@ TEST_F(StoreOptionsTest, ASubsetAfterASubsetHasEveryTensor) {
 
 TEST_F(StoreOptionsTest, ValuesThatAreNotFiniteAreRefusedWhereAsked) {
   constexpr float kBad[] = {__builtin_nanf(""), __builtin_inff(), -__builtin_inff()};
-  ASSERT_TRUE(run(update_of(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, update_of(1), 1).ok());
   WeightSerial serial = 2;
   for (const float bad : kBad) {
     for (const std::string name : {"norm", "q"}) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/weight_sink.h"
 #include "models/weights.h"
 
 // A small made-up table and tensors for the tests of this folder.
@@ -48,6 +49,22 @@ inline std::vector<std::byte> tensor_bytes(const ManifestEntry& entry, int seed)
     if (i % size == size - 1) bytes[i] &= std::byte(0xbb);
   }
   return bytes;
+}
+
+// Writes every tensor of the manifest of an open update, with the bytes of `seed`.
+inline Status write_all(WeightSink* sink, const UpdateSpec& spec, int seed) {
+  for (const ManifestEntry& entry : spec.manifest) {
+    RLGEN_RETURN_IF_ERROR(sink->write(spec.update_id, entry.name, 0, tensor_bytes(entry, seed)));
+  }
+  return absl::OkStatus();
+}
+
+// A whole update, from begin to commit.
+inline Status run_update(WeightSink* sink, const UpdateSpec& spec, int seed) {
+  RLGEN_RETURN_IF_ERROR(sink->begin(spec));
+  RLGEN_RETURN_IF_ERROR(write_all(sink, spec, seed));
+  RLGEN_RETURN_IF_ERROR(sink->prepare(spec.update_id));
+  return sink->commit(spec.update_id);
 }
 
 }  // namespace rlgen::engine::test

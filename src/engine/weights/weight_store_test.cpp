@@ -16,9 +16,11 @@ namespace rlgen::engine {
 namespace {
 
 using std::chrono::seconds;
+using test::run_update;
 using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
+using test::write_all;
 
 class WeightStoreTest : public ::testing::Test {
  protected:
@@ -27,20 +29,6 @@ class WeightStoreTest : public ::testing::Test {
             .version = WeightVersion(serial) - 1,
             .serial = serial,
             .manifest = std::move(manifest)};
-  }
-
-  Status write_all(const UpdateSpec& spec, int seed) {
-    for (const ManifestEntry& entry : spec.manifest) {
-      RLGEN_RETURN_IF_ERROR(store.write(spec.update_id, entry.name, 0, tensor_bytes(entry, seed)));
-    }
-    return absl::OkStatus();
-  }
-
-  Status run(const UpdateSpec& spec, int seed) {
-    RLGEN_RETURN_IF_ERROR(store.begin(spec));
-    RLGEN_RETURN_IF_ERROR(write_all(spec, seed));
-    RLGEN_RETURN_IF_ERROR(store.prepare(spec.update_id));
-    return store.commit(spec.update_id);
   }
 
   void expect_served(const std::vector<ManifestEntry>& manifest, int seed) {
@@ -90,11 +78,11 @@ TEST_F(WeightStoreTest, RoundTripInEveryWeightType) {
 }
 
 TEST_F(WeightStoreTest, AToBToAGivesTheSameBytes) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   const auto first = *served_checksums(*store.current(), store.manifest());
-  ASSERT_TRUE(run(spec(2), 2).ok());
+  ASSERT_TRUE(run_update(&store, spec(2), 2).ok());
   expect_served(small_manifest(), 2);
-  ASSERT_TRUE(run(spec(3), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(3), 1).ok());
   const auto third = *served_checksums(*store.current(), store.manifest());
   for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].digest, third[i].digest);
   EXPECT_EQ(flips, (std::vector<WeightSerial>{1, 2, 3}));
@@ -183,7 +171,7 @@ TEST_F(WeightStoreTest, GapsOverlapsAndRangesOutsideAreRefused) {
 }
 
 TEST_F(WeightStoreTest, DigestsAreCheckedWholeAndInParts) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   UpdateSpec update = spec(2);
   update.manifest[0].digest = digest_of("something else").hex();
   ASSERT_TRUE(store.begin(update).ok());
@@ -200,7 +188,7 @@ TEST_F(WeightStoreTest, DigestsAreCheckedWholeAndInParts) {
   EXPECT_TRUE(mentions(status, "tensor embed")) << status;
   EXPECT_EQ(store.commit("u2").code(), absl::StatusCode::kFailedPrecondition);
   expect_served(small_manifest(), 1);
-  EXPECT_TRUE(run(spec(3), 3).ok());
+  EXPECT_TRUE(run_update(&store, spec(3), 3).ok());
 }
 
 TEST_F(WeightStoreTest, StatesAndIdempotence) {
@@ -209,7 +197,7 @@ TEST_F(WeightStoreTest, StatesAndIdempotence) {
   ASSERT_TRUE(store.begin(update).ok());
   EXPECT_TRUE(mentions(store.begin(spec(2)), "while update u1 is open"));
   EXPECT_TRUE(mentions(store.commit("u1"), "not prepared"));
-  ASSERT_TRUE(write_all(update, 1).ok());
+  ASSERT_TRUE(write_all(&store, update, 1).ok());
   EXPECT_TRUE(store.prepare("u1").ok());
   EXPECT_TRUE(store.prepare("u1").ok());
   EXPECT_TRUE(mentions(store.write("u1", "norm", 0, {}), "takes no more bytes"));
@@ -226,9 +214,9 @@ TEST_F(WeightStoreTest, StatesAndIdempotence) {
 }
 
 TEST_F(WeightStoreTest, AbortLeavesTheOldSetServing) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   ASSERT_TRUE(store.begin(spec(2)).ok());
-  ASSERT_TRUE(write_all(spec(2), 2).ok());
+  ASSERT_TRUE(write_all(&store, spec(2), 2).ok());
   ASSERT_TRUE(store.prepare("u2").ok());
   EXPECT_TRUE(store.abort("u2").ok());
   EXPECT_TRUE(store.abort("u2").ok());
@@ -237,9 +225,9 @@ TEST_F(WeightStoreTest, AbortLeavesTheOldSetServing) {
 }
 
 TEST_F(WeightStoreTest, FailedFlipLeavesTheUpdatePrepared) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   ASSERT_TRUE(store.begin(spec(2)).ok());
-  ASSERT_TRUE(write_all(spec(2), 2).ok());
+  ASSERT_TRUE(write_all(&store, spec(2), 2).ok());
   ASSERT_TRUE(store.prepare("u2").ok());
   flip_result = absl::UnavailableError("gone");
   EXPECT_EQ(store.commit("u2").code(), absl::StatusCode::kUnavailable);
@@ -250,39 +238,39 @@ TEST_F(WeightStoreTest, FailedFlipLeavesTheUpdatePrepared) {
 }
 
 TEST_F(WeightStoreTest, DeadlineDropsTheUpdate) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   UpdateSpec update = spec(2);
   update.deadline = seconds(5);
   ASSERT_TRUE(store.begin(update).ok());
-  ASSERT_TRUE(write_all(update, 2).ok());
+  ASSERT_TRUE(write_all(&store, update, 2).ok());
   clock.advance(seconds(4));
   ASSERT_TRUE(store.prepare("u2").ok());
   clock.advance(seconds(1));
   EXPECT_EQ(store.commit("u2").code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(store.abort("u2").ok());
   expect_served(small_manifest(), 1);
-  EXPECT_TRUE(run(spec(3), 3).ok());
+  EXPECT_TRUE(run_update(&store, spec(3), 3).ok());
 }
 
 TEST_F(WeightStoreTest, TheOldRegionIsTheNextShadow) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   const std::byte* first = store.current()->region()->data();
   auto reader = store.current();
-  ASSERT_TRUE(run(spec(2), 2).ok());
+  ASSERT_TRUE(run_update(&store, spec(2), 2).ok());
   const std::byte* second = store.current()->region()->data();
   EXPECT_NE(first, second);
   ASSERT_TRUE(store.begin(spec(3)).ok());  // the reader still holds the first region
   ASSERT_TRUE(store.abort("u3").ok());
   EXPECT_EQ(*read_tensor(*reader, "q", DType::kBFloat16), tensor_bytes(small_manifest()[3], 1));
   reader.reset();
-  ASSERT_TRUE(run(spec(4), 4).ok());
-  ASSERT_TRUE(run(spec(5), 5).ok());
+  ASSERT_TRUE(run_update(&store, spec(4), 4).ok());
+  ASSERT_TRUE(run_update(&store, spec(5), 5).ok());
   EXPECT_EQ(store.current()->region()->data(), second);
   expect_served(small_manifest(), 5);
 }
 
 TEST_F(WeightStoreTest, AnotherTypeNeedsCast) {
-  ASSERT_TRUE(run(spec(1), 1).ok());
+  ASSERT_TRUE(run_update(&store, spec(1), 1).ok());
   UpdateSpec update = spec(2, small_manifest(DType::kFloat32));
   EXPECT_TRUE(mentions(store.begin(update), "sent as float32 and stored as bfloat16"));
   update.cast = true;
@@ -302,7 +290,7 @@ TEST_F(WeightStoreTest, AnotherTypeNeedsCast) {
   EXPECT_EQ(*read_tensor(*store.current(), "norm", DType::kFloat32),
             tensor_bytes(update.manifest[2], 2));
   EXPECT_FALSE(read_tensor(*store.current(), "q", DType::kFloat32).ok());
-  EXPECT_TRUE(run(spec(3), 3).ok());
+  EXPECT_TRUE(run_update(&store, spec(3), 3).ok());
 }
 
 TEST_F(WeightStoreTest, ATypeForAllWeightsRoundsWhatComesAndIsTheStoredOne) {
@@ -343,7 +331,7 @@ TEST_F(WeightStoreTest, SecondNameOfATiedHeadMustAgree) {
   head.name = "head";
   update.manifest.push_back(head);
   ASSERT_TRUE(store.begin(update).ok());
-  ASSERT_TRUE(write_all(spec(1), 1).ok());
+  ASSERT_TRUE(write_all(&store, spec(1), 1).ok());
   EXPECT_TRUE(mentions(store.prepare("u1"), "head: byte 0 of 480"));
   ASSERT_TRUE(store.write("u1", "head", 0, tensor_bytes(update.manifest[0], 1)).ok());
   EXPECT_TRUE(store.prepare("u1").ok());
@@ -355,7 +343,7 @@ TEST_F(WeightStoreTest, SecondNameOfATiedHeadMustAgree) {
   other.update_id = "u2";
   other.serial = 2;
   ASSERT_TRUE(store.begin(other).ok());
-  ASSERT_TRUE(write_all(other, 2).ok());
+  ASSERT_TRUE(write_all(&store, other, 2).ok());
   const Status status = store.prepare("u2");
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_TRUE(mentions(status, "tensor head differs")) << status;

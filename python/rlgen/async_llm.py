@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from os import PathLike
-from typing import Any
 
 from rlgen.controls import AsyncControls
 from rlgen.engine import Engine, EngineOptions, Prepared
@@ -66,15 +65,6 @@ class AsyncLLM(AsyncControls):
         self._engine = Engine(model, options, logprobs_mode)
         self._slots = max_concurrent_requests or 2 * max_num_seqs * data_parallel_size
         self._table: StreamTable | None = None
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """Facts of the loaded model, as `LLM.info`."""
-        return dict(self._engine.info)
-
-    def metrics(self) -> dict[str, int]:
-        """Counters since the start and gauges of now, over all engines."""
-        return self._engine.native.metrics()
 
     async def generate(
         self,

@@ -30,10 +30,33 @@ def check_tags(tags: Sequence[str]) -> tuple[bool, bool]:
     return "weights" in tags, "kv_cache" in tags
 
 
-class Controls:
-    """The controls of a model, each call waiting until it is done. Of any thread."""
+class ModelState:
+    """What a model says of itself."""
 
     _engine: Engine
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Facts of the loaded model: numerics, vocab_size, max_model_len, eos_token_ids, ..."""
+        return dict(self._engine.info)
+
+    def metrics(self) -> dict[str, int]:
+        """Counters since the start and gauges of now, over all engines."""
+        return self._engine.native.metrics()
+
+    @property
+    def paused(self) -> bool:
+        """True from a pause to the resume."""
+        return self._engine.native.paused()
+
+    @property
+    def weight_version(self) -> int:
+        """The version of the weights that serve; a loaded checkpoint is 0."""
+        return self._engine.native.weight_version()
+
+
+class Controls(ModelState):
+    """The controls of a model, each call waiting until it is done. Of any thread."""
 
     def pause(self, mode: PauseMode = "keep", *, clear_cache: bool = False, timeout_s: float | None = None) -> None:
         """Pauses generation.
@@ -50,16 +73,6 @@ class Controls:
     def resume(self, *, timeout_s: float | None = None) -> None:
         """Goes on after a pause. Without one it changes nothing."""
         self._engine.native.resume(timeout_s)
-
-    @property
-    def paused(self) -> bool:
-        """True from a pause to the resume."""
-        return self._engine.native.paused()
-
-    @property
-    def weight_version(self) -> int:
-        """The version of the weights that serve; a loaded checkpoint is 0."""
-        return self._engine.native.weight_version()
 
     def update_weights(
         self, named_tensors: NamedTensors, version: int | None = None, **options: Unpack[UpdateOptions]
@@ -123,10 +136,8 @@ class Controls:
         return self._engine.native.invalidate_kv_cache()
 
 
-class AsyncControls:
+class AsyncControls(ModelState):
     """The same on an event loop, which goes on meanwhile."""
-
-    _engine: Engine
 
     async def pause(
         self, mode: PauseMode = "keep", *, clear_cache: bool = False, timeout_s: float | None = None
@@ -138,16 +149,6 @@ class AsyncControls:
     async def resume(self, *, timeout_s: float | None = None) -> None:
         """Goes on after a pause, as `LLM.resume`."""
         await asyncio.to_thread(self._engine.native.resume, timeout_s)
-
-    @property
-    def paused(self) -> bool:
-        """True from a pause to the resume."""
-        return self._engine.native.paused()
-
-    @property
-    def weight_version(self) -> int:
-        """The version of the weights that serve; a loaded checkpoint is 0."""
-        return self._engine.native.weight_version()
 
     async def update_weights(
         self, named_tensors: NamedTensors, version: int | None = None, **options: Unpack[UpdateOptions]

@@ -71,15 +71,6 @@ class LLM(Controls):
         )
         self._engine = Engine(model, options, logprobs_mode)
 
-    @property
-    def info(self) -> dict[str, Any]:
-        """Facts of the loaded model: numerics, vocab_size, max_model_len, eos_token_ids, ..."""
-        return dict(self._engine.info)
-
-    def metrics(self) -> dict[str, int]:
-        """Counters since the start and gauges of now, over all engines."""
-        return self._engine.native.metrics()
-
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],

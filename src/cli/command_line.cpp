@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "cli/diff_options.h"
 #include "cli/engine_options.h"
+#include "cli/option_words.h"
 #include "cli/sampling_options.h"
 #include "cli/value_options.h"
 #include "cli/version.h"
@@ -26,8 +27,6 @@ namespace {
 
 constexpr std::string_view kFile = "a file";
 constexpr char kAbout[] = "rlgen - rollouts for reinforcement learning of language models";
-
-Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 // Strings as CLI11 delivers them, for options whose values are read here.
 struct RawSampling {

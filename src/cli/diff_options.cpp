@@ -8,12 +8,11 @@
 #include <limits>
 
 #include "cli/engine_options.h"
+#include "cli/option_words.h"
 #include "cli/value_options.h"
 
 namespace rlgen::cli {
 namespace {
-
-Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts(1);

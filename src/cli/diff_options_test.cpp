@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-StatusOr<Parsed> parse(const std::string& text) {
+StatusOr<Parsed> parse_diff(const std::string& text) {
   std::istringstream stream("diff " + text);
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
@@ -19,13 +19,13 @@ StatusOr<Parsed> parse(const std::string& text) {
 }
 
 DiffOptions options_of(const std::string& text) {
-  const auto parsed = parse(text);
+  const auto parsed = parse_diff(text);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
   return std::get<DiffOptions>(std::get<Command>(*parsed));
 }
 
-std::string error_of(const std::string& text) {
-  const Status status = parse(text).status();
+std::string diff_error_of(const std::string& text) {
+  const Status status = parse_diff(text).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
   return message_of(status);
 }
@@ -68,41 +68,42 @@ TEST(DiffOptions, FilesOfActivations) {
 TEST(DiffOptions, TwoRolloutFilesNeedNoModel) {
   const auto options = options_of("a.jsonl b.jsonl --tolerance 0.5 --json");
   EXPECT_THAT(options.rollouts, ElementsAre("a.jsonl", "b.jsonl"));
-  EXPECT_THAT(error_of("a.jsonl"), HasSubstr("one rollout file"));
-  EXPECT_THAT(error_of("a b --model m"), HasSubstr("--model does not belong"));
-  EXPECT_THAT(error_of("a b --left isa=scalar"), HasSubstr("--left does not belong"));
-  EXPECT_THAT(error_of("a b --threads 1"), HasSubstr("--threads does not belong"));
-  error_of("a b c");
+  EXPECT_THAT(diff_error_of("a.jsonl"), HasSubstr("one rollout file"));
+  EXPECT_THAT(diff_error_of("a b --model m"), HasSubstr("--model does not belong"));
+  EXPECT_THAT(diff_error_of("a b --left isa=scalar"), HasSubstr("--left does not belong"));
+  EXPECT_THAT(diff_error_of("a b --threads 1"), HasSubstr("--threads does not belong"));
+  diff_error_of("a b c");
 }
 
 TEST(DiffOptions, MistakesAreNamed) {
-  EXPECT_THAT(error_of(""), HasSubstr("--model is required"));
-  EXPECT_THAT(error_of("--model m --left isa=scalar"), HasSubstr("exactly one of"));
-  EXPECT_THAT(error_of("--model m --prompt x --input i --left isa=scalar"),
+  EXPECT_THAT(diff_error_of(""), HasSubstr("--model is required"));
+  EXPECT_THAT(diff_error_of("--model m --left isa=scalar"), HasSubstr("exactly one of"));
+  EXPECT_THAT(diff_error_of("--model m --prompt x --input i --left isa=scalar"),
               HasSubstr("exactly one of"));
-  EXPECT_THAT(error_of("--model m --prompt x"), HasSubstr("nothing to compare"));
-  EXPECT_THAT(error_of("--model m --prompt x --dump d --json"), HasSubstr("--json"));
-  EXPECT_THAT(error_of("--model m --prompt x --left isa=scalar --overwrite"),
+  EXPECT_THAT(diff_error_of("--model m --prompt x"), HasSubstr("nothing to compare"));
+  EXPECT_THAT(diff_error_of("--model m --prompt x --dump d --json"), HasSubstr("--json"));
+  EXPECT_THAT(diff_error_of("--model m --prompt x --left isa=scalar --overwrite"),
               HasSubstr("--overwrite belongs to --dump"));
-  EXPECT_THAT(error_of("--model m --reference r --right isa=scalar"), HasSubstr("--reference"));
+  EXPECT_THAT(diff_error_of("--model m --reference r --right isa=scalar"),
+              HasSubstr("--reference"));
   for (const char* ids : {"1,,2", "a", "1.5", "99999999999999999999"}) {
-    EXPECT_THAT(error_of("--model m --left isa=scalar --prompt-token-ids=" + std::string(ids)),
+    EXPECT_THAT(diff_error_of("--model m --left isa=scalar --prompt-token-ids=" + std::string(ids)),
                 HasSubstr("--prompt-token-ids has "));
   }
   for (const char* tolerance : {"-1", "nan", "inf", "x"}) {
-    EXPECT_THAT(
-        error_of("--model m --prompt x --left isa=scalar --tolerance=" + std::string(tolerance)),
-        HasSubstr("--tolerance"));
+    EXPECT_THAT(diff_error_of("--model m --prompt x --left isa=scalar --tolerance=" +
+                              std::string(tolerance)),
+                HasSubstr("--tolerance"));
   }
 }
 
 TEST(DiffOptions, SettingsAreEngineOptions) {
   for (const char* settings : {"isa", "=scalar", "isa=scalar,", "--isa=scalar"}) {
-    EXPECT_THAT(error_of("--model m --prompt x --right=" + std::string(settings)),
+    EXPECT_THAT(diff_error_of("--model m --prompt x --right=" + std::string(settings)),
                 HasSubstr("--right has \""));
   }
   for (const char* settings : {"isaa=scalar", "threads=x", "block-size=0", "help=1", "left=isa"}) {
-    EXPECT_THAT(error_of("--model m --prompt x --left " + std::string(settings)),
+    EXPECT_THAT(diff_error_of("--model m --prompt x --left " + std::string(settings)),
                 HasSubstr("--left: "));
   }
 }

@@ -98,20 +98,19 @@ Status add_tensors(const models::Model& model, bool checksums, ordered_json* out
   return absl::OkStatus();
 }
 
-std::string value_text(const ordered_json& value) {
+std::string fact_text(const ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-void print_text(const ordered_json& facts) {
+void print_facts(const ordered_json& facts) {
   for (const auto& [key, value] : facts.items()) {
-    if (key != "tensors") fmt::print("{:<20} {}\n", key, value_text(value));
+    if (key != "tensors") fmt::print("{:<20} {}\n", key, fact_text(value));
   }
   if (!facts.contains("tensors")) return;
   for (const ordered_json& tensor : facts["tensors"]) {
-    fmt::print(
-        "{:<60} {:<9} {:<16} {}\n", value_text(tensor["name"]), value_text(tensor["dtype"]),
-        value_text(tensor["shape"]),
-        tensor.contains("digest") ? value_text(tensor["digest"]) : value_text(tensor["file"]));
+    fmt::print("{:<60} {:<9} {:<16} {}\n", fact_text(tensor["name"]), fact_text(tensor["dtype"]),
+               fact_text(tensor["shape"]),
+               tensor.contains("digest") ? fact_text(tensor["digest"]) : fact_text(tensor["file"]));
   }
 }
 
@@ -128,7 +127,7 @@ StatusOr<int> run_inspect(const InspectOptions& options) {
   if (options.json) {
     fmt::print("{}\n", facts.dump(2));
   } else {
-    print_text(facts);
+    print_facts(facts);
   }
   return kExitGood;
 }

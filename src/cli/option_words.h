@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -16,6 +17,9 @@ struct OptionName {
 // True for an error about the value of an option (contract/spec_error.h), which no other run would
 // accept either.
 bool is_option_error(const Status& error);
+
+// What is wrong with the command line itself: exit code 2.
+inline Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 // `error` with the options' names in place of the fields that they set: "--threads" for
 // "num_threads". Keeps what callers read from an error beside its message.

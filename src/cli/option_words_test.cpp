@@ -9,7 +9,7 @@
 namespace rlgen::cli {
 namespace {
 
-std::string words(const std::string& message, std::string_view field = "") {
+std::string reworded(const std::string& message, std::string_view field = "") {
   Status error = absl::InvalidArgumentError(message);
   if (!field.empty()) error = spec_error(field, error);
   EXPECT_EQ(is_option_error(error), !field.empty());
@@ -17,10 +17,11 @@ std::string words(const std::string& message, std::string_view field = "") {
 }
 
 TEST(OptionWords, FieldsBecomeOptions) {
-  EXPECT_EQ(words("num_threads is 5; use 1 to 2", "num_threads"), "--threads is 5; use 1 to 2");
-  EXPECT_EQ(words("kv_cache_memory_bytes is 9; one sequence of max_model_len 128 needs 99 bytes"),
-            "--kv-cache-memory-bytes is 9; one sequence of --max-model-len 128 needs 99 bytes");
-  EXPECT_EQ(words("block_size, block_size and max_num_seqs"),
+  EXPECT_EQ(reworded("num_threads is 5; use 1 to 2", "num_threads"), "--threads is 5; use 1 to 2");
+  EXPECT_EQ(
+      reworded("kv_cache_memory_bytes is 9; one sequence of max_model_len 128 needs 99 bytes"),
+      "--kv-cache-memory-bytes is 9; one sequence of --max-model-len 128 needs 99 bytes");
+  EXPECT_EQ(reworded("block_size, block_size and max_num_seqs"),
             "--block-size, --block-size and --max-num-seqs");
 }
 
@@ -28,14 +29,14 @@ TEST(OptionWords, OtherNamesStay) {
   for (const std::string text :
        {"cannot open /data/block_size/config.json", "my_block_size", "block_sizes",
         "key \"max_model_len\"", "", "isa 'x' is unknown", "raise --max-model-len"}) {
-    EXPECT_EQ(words(text), text);
+    EXPECT_EQ(reworded(text), text);
   }
 }
 
 TEST(OptionWords, CommonWordsOnlyWhereTheyBeginTheirOwnError) {
-  EXPECT_EQ(words("isa 'x' is unknown", "isa"), "--isa 'x' is unknown");
-  EXPECT_EQ(words("dtype is 'x'", "dtype"), "--dtype is 'x'");
-  EXPECT_EQ(words("tensor t has dtype I8"), "tensor t has dtype I8");
+  EXPECT_EQ(reworded("isa 'x' is unknown", "isa"), "--isa 'x' is unknown");
+  EXPECT_EQ(reworded("dtype is 'x'", "dtype"), "--dtype is 'x'");
+  EXPECT_EQ(reworded("tensor t has dtype I8"), "tensor t has dtype I8");
 }
 
 TEST(OptionWords, WhatTheLineSetKeepsItsName) {
@@ -43,7 +44,7 @@ TEST(OptionWords, WhatTheLineSetKeepsItsName) {
                                             {"--max-tokens", "max_tokens", "9"},
                                             {"--n", "n", "2"},
                                             {"--stop", "stop", "[]"},
-                                            {"--bad-words", "bad_words", "[]"}};
+                                            {"--bad-reworded", "bad_words", "[]"}};
   const auto said = [&](const std::string& message, const std::vector<std::string>& own) {
     return message_of(in_sampling_words(absl::InvalidArgumentError(message), given, own));
   };
@@ -55,7 +56,7 @@ TEST(OptionWords, WhatTheLineSetKeepsItsName) {
   EXPECT_EQ(said("top_k is -7", {}), "top_k is -7") << "no option set it";
   EXPECT_EQ(said("n is 5; ask for n", {}), "--n is 5; ask for n");
   EXPECT_EQ(said("nothing to stop, n or no n", {}), "nothing to stop, n or no n");
-  EXPECT_EQ(said("bad_words_ids bans every id", {"prompt"}), "--bad-words bans every id");
+  EXPECT_EQ(said("bad_words_ids bans every id", {"prompt"}), "--bad-reworded bans every id");
   for (const char* key : {"bad_words", "bad_words_ids"}) {
     EXPECT_EQ(said("bad_words_ids bans every id", {key}), "bad_words_ids bans every id");
   }

@@ -1,16 +1,15 @@
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <numeric>
 
 #include "cli/bench/part_rows.h"
+#include "cli/bench/stopwatch.h"
 #include "kernels/ops.h"
 
 namespace rlgen::cli {
 namespace {
 
-constexpr double kLeastSeconds = 0.1;
-constexpr int kLeastPasses = 2;
+constexpr int kAttentionPasses = 2;
 constexpr int kFill = 0x3c;  // a byte that makes small ordinary numbers of every float type
 
 // A cache of `keys` keys in blocks 0, 1, ..., every page of it touched.
@@ -44,10 +43,7 @@ double best_pass(const BenchContext& context, const FilledCache& cache, int32_t 
                                                .first_row = 0,
                                                .rows = 1,
                                                .first_position = keys - 1};
-  double best = 0.0;
-  double spent = 0.0;
-  for (int pass = 0; pass < kLeastPasses || spent < kLeastSeconds; ++pass) {
-    const auto start = std::chrono::steady_clock::now();
+  const auto all_layers = [&] {
     for (int32_t layer = 0; layer < model.layers; ++layer) {
       kernels::attention({context.kernels, context.pool.get()},
                          {.q = q.data(),
@@ -61,11 +57,9 @@ double best_pass(const BenchContext& context, const FilledCache& cache, int32_t 
                           .window = model.layer[static_cast<size_t>(layer)].window},
                          {&sequence, 1});
     }
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    if (pass == 0 || time.count() < best) best = time.count();
-    spent += time.count();
-  }
-  return best;
+  };
+  return best_seconds(
+      kAttentionPasses, [] {}, all_layers);
 }
 
 // Bytes of keys and values that one token reads: of a layer with a window only that.

@@ -39,12 +39,14 @@ void warn(const std::string& what, const ordered_json& before, const ordered_jso
   *text += fmt::format("warning: {} was {} and is {}\n", what, before.dump(), now.dump());
 }
 
-std::string value_text(const ordered_json* row) {
+std::string row_value_text(const ordered_json* row) {
   return measured(row) ? fmt::format("{:.2f}", row->at("value").get<double>()) : "-";
 }
 
-std::string line(const std::string& name, const ordered_json* before, const ordered_json* now) {
-  std::string text = fmt::format("{:<22} {:>12} {:>12}", name, value_text(before), value_text(now));
+std::string comparison_line(const std::string& name, const ordered_json* before,
+                            const ordered_json* now) {
+  std::string text =
+      fmt::format("{:<22} {:>12} {:>12}", name, row_value_text(before), row_value_text(now));
   if (!measured(before) || !measured(now)) return text + "\n";
   const auto unit = now->at("unit").get<std::string>();
   if (before->at("unit") != unit) return text + "  other unit\n";
@@ -90,11 +92,11 @@ std::string compare_text(const ordered_json& before, const ordered_json& now) {
                       "unit", "better", "of", "limit");
   for (const ordered_json& row : now["rows"]) {
     const auto name = row["row"].get<std::string>();
-    text += line(name, find_row(before, name), &row);
+    text += comparison_line(name, find_row(before, name), &row);
   }
   for (const ordered_json& row : before["rows"]) {
     const auto name = row["row"].get<std::string>();
-    if (find_row(now, name) == nullptr) text += line(name, &row, nullptr);
+    if (find_row(now, name) == nullptr) text += comparison_line(name, &row, nullptr);
   }
   return text;
 }

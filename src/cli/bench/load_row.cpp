@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/file.h"
+#include "cli/bench/stopwatch.h"
 #include "tensor/region.h"
 
 namespace rlgen::cli {
@@ -19,10 +20,6 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 using Buffers = std::vector<std::vector<std::byte>>;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Reads the whole file in pieces, each thread into its buffer.
 Status read_once(const std::string& path, ThreadPool& pool, Buffers* buffers) {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "cli/bench/stopwatch.h"
+
 namespace rlgen::cli {
 namespace {
 
@@ -17,10 +19,6 @@ constexpr double kLeastRead = 2e8;  // bytes of all passes over a small buffer
 
 int64_t shares_of(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + kShareBytes - 1) / kShareBytes);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Sixteen floats a thread, far apart.

@@ -8,9 +8,9 @@ namespace rlgen::cli {
 namespace {
 
 // Pixels.
-constexpr int kLeft = 170;
+constexpr int kLeftMargin = 170;
 constexpr int kBar = 500;  // of 100 %
-constexpr int kRight = 190;
+constexpr int kRightMargin = 190;
 constexpr int kTop = 64;
 constexpr int kLine = 22;
 constexpr int kThick = 14;
@@ -47,15 +47,15 @@ std::string bar(const Figure& figure, int y) {
       "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n"
       "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n"
       "<text x=\"{}\" y=\"{}\">{:.0f}% ({:.4g} {})</text>\n",
-      kLeft - 8, y + kThick - 3, escape(figure.row), kLeft, y, width, kThick, color(figure),
-      kLeft + width + 6, y + kThick - 3, 100.0 * figure.fraction, figure.value,
+      kLeftMargin - 8, y + kThick - 3, escape(figure.row), kLeftMargin, y, width, kThick,
+      color(figure), kLeftMargin + width + 6, y + kThick - 3, 100.0 * figure.fraction, figure.value,
       escape(figure.unit));
 }
 
 std::string grid(int height) {
   std::string lines;
   for (int percent = 0; percent <= 100; percent += 25) {
-    const int x = kLeft + kBar * percent / 100;
+    const int x = kLeftMargin + kBar * percent / 100;
     lines += fmt::format(
         "<line x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2}\" stroke=\"#dddddd\"/>\n"
         "<text x=\"{0}\" y=\"{3}\" text-anchor=\"middle\" fill=\"#777777\">{4}%</text>\n",
@@ -74,7 +74,7 @@ std::string plot_svg(const BenchReport& report) {
     bars += bar(figure, y);
     y += kLine;
   }
-  const int width = kLeft + kBar + kRight;
+  const int width = kLeftMargin + kBar + kRightMargin;
   const int height = y + 16;
   const std::string title = fmt::format("{}: share of what the machine allows", report.info.model);
   const std::string machine =

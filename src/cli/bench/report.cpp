@@ -17,7 +17,7 @@ std::string details_text(const Figure& figure) {
   return text;
 }
 
-std::string line(const Figure& figure) {
+std::string figure_line(const Figure& figure) {
   if (!figure.skipped.empty()) {
     return fmt::format("{:<22} not measured: {}\n", figure.row, figure.skipped);
   }
@@ -62,7 +62,7 @@ std::string report_text(const BenchReport& report) {
                  report.options.prefill_tokens);
   fmt::format_to(out, "{:<22} {:>10} {:<5} {:>10} {:>5} {:>4}  {:<22} {}\n", "row", "value", "unit",
                  "limit", "of it", "runs", "limited by", "also");
-  for (const Figure& figure : report.figures) text += line(figure);
+  for (const Figure& figure : report.figures) text += figure_line(figure);
   return text;
 }
 

@@ -9,7 +9,6 @@ namespace rlgen::cli {
 namespace {
 
 constexpr int32_t kLargeVocabulary = 152'064;  // as the Qwen families have it
-constexpr int32_t kSamplingBatch = 64;
 
 RowSpec prefill(int32_t batch) {
   return {.name = fmt::format("prefill/{}", batch), .kind = RowKind::kPrefill, .batch = batch};

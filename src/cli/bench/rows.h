@@ -9,6 +9,9 @@
 
 namespace rlgen::cli {
 
+inline constexpr int32_t kSamplingBatch =
+    64;  // of the sampling rows, and of the step they refer to
+
 enum class RowKind { kLoad, kMemory, kPrefill, kDecode, kMixed, kAttention, kSampling };
 
 enum class RowSampling { kGreedy, kPlain, kTopP };

@@ -1,15 +1,13 @@
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "cli/bench/part_rows.h"
+#include "cli/bench/stopwatch.h"
 #include "engine/sample/sampler.h"
 
 namespace rlgen::cli {
 namespace {
 
-constexpr double kLeastSeconds = 0.1;
-constexpr int kLeastPasses = 3;
+constexpr int kSamplingPasses = 3;
 constexpr float kTopP = 0.9f;
 constexpr float kSpread = 3.0f;  // standard deviation of the logits, about that of real ones
 
@@ -66,16 +64,9 @@ StatusOr<double> best_step(const BenchContext& context, RowSampling kind, Batch*
     status[row] = engine::sample_token(*context.kernels, input,
                                        &scratch[static_cast<size_t>(thread)], &records[row]);
   };
-  double best = 0.0;
-  double spent = 0.0;
-  for (int pass = 0; pass < kLeastPasses || spent < kLeastSeconds; ++pass) {
-    batch->logits = batch->original;
-    const auto start = std::chrono::steady_clock::now();
-    context.pool->run(batch->rows, sample);
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    if (pass == 0 || time.count() < best) best = time.count();
-    spent += time.count();
-  }
+  const double best = best_seconds(
+      kSamplingPasses, [&] { batch->logits = batch->original; },
+      [&] { context.pool->run(batch->rows, sample); });
   for (const Status& one : status) RLGEN_RETURN_IF_ERROR(one);
   return best;
 }

@@ -12,7 +12,6 @@
 namespace rlgen::cli {
 namespace {
 
-constexpr int32_t kSamplingBatch = 64;  // of the step that the sampling rows refer to
 constexpr int32_t kMixedRequests = 32;
 constexpr int32_t kMixedPrompt = 192;  // tokens of the longest prompt
 constexpr int32_t kMixedNew = 48;      // new tokens at most

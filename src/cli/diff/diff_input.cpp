@@ -24,7 +24,7 @@ StatusOr<TokenIds> encode(const std::string& model, const std::string& prompt) {
 }
 
 // Nothing for a line with an error.
-StatusOr<std::optional<TokenIds>> read_line(const std::string& line) {
+StatusOr<std::optional<TokenIds>> read_input_line(const std::string& line) {
   RLGEN_ASSIGN_OR_RETURN(ordered_json object, generation::parse_json_line(line));
   const auto error = object.find("error");
   if (error != object.end() && !error->is_null()) return std::optional<TokenIds>();
@@ -58,7 +58,7 @@ StatusOr<std::vector<TokenIds>> read_file_of_lines(const std::string& path, int3
     RLGEN_ASSIGN_OR_RETURN(const auto line, reader.next());
     if (!line) break;
     if (generation::is_blank(line->text)) continue;
-    auto ids = read_line(line->text);
+    auto ids = read_input_line(line->text);
     const Status status = ids.ok() && *ids ? check_in_vocabulary(**ids, vocab_size) : ids.status();
     if (!status.ok()) return annotate(status, fmt::format("{} line {}", path, line->number + 1));
     if (*ids) sequences.push_back(**std::move(ids));

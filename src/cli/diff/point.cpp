@@ -11,16 +11,16 @@ namespace {
 
 using models::ForwardPoint;
 
-constexpr std::array<std::string_view, 8> kNames = {"embedding",  "input_norm",     "qkv",
-                                                    "attention",  "post_attention", "output",
-                                                    "final_norm", "logits"};
+constexpr std::array<std::string_view, 8> kPointNames = {"embedding",  "input_norm",     "qkv",
+                                                         "attention",  "post_attention", "output",
+                                                         "final_norm", "logits"};
 constexpr std::string_view kLayers = "layers.";
 
-std::string_view kind_name(ForwardPoint kind) { return kNames.at(static_cast<size_t>(kind)); }
+std::string_view point_name(ForwardPoint kind) { return kPointNames.at(static_cast<size_t>(kind)); }
 
 std::optional<ForwardPoint> parse_kind(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames.at(i) == name) return static_cast<ForwardPoint>(i);
+  for (size_t i = 0; i < kPointNames.size(); ++i) {
+    if (kPointNames.at(i) == name) return static_cast<ForwardPoint>(i);
   }
   return std::nullopt;
 }
@@ -38,8 +38,8 @@ std::strong_ordering Point::operator<=>(const Point& other) const {
 }
 
 std::string point_name(const Point& point) {
-  if (!models::is_layer_point(point.kind)) return std::string(kind_name(point.kind));
-  return fmt::format("{}{}.{}", kLayers, point.layer, kind_name(point.kind));
+  if (!models::is_layer_point(point.kind)) return std::string(point_name(point.kind));
+  return fmt::format("{}{}.{}", kLayers, point.layer, point_name(point.kind));
 }
 
 std::optional<Point> parse_point(std::string_view name) {

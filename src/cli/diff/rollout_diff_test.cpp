@@ -9,7 +9,7 @@ namespace {
 
 const LineKey kKey{"a", 0};
 
-ComparedLine line(std::vector<int32_t> tokens, std::vector<double> logprobs) {
+ComparedLine compared_line(std::vector<int32_t> tokens, std::vector<double> logprobs) {
   ComparedLine line;
   line.prompt_token_ids = {1, 2};
   line.token_ids = std::move(tokens);
@@ -24,7 +24,7 @@ RolloutComparison compare(const ComparedLine& left, const ComparedLine& right,
 }
 
 TEST(CompareRollouts, EqualLines) {
-  const ComparedLine one = line({7, 8}, {-1.0, -2.0});
+  const ComparedLine one = compared_line({7, 8}, {-1.0, -2.0});
   const RolloutComparison comparison = compare(one, one);
   EXPECT_EQ(comparison.equal, 1);
   EXPECT_EQ(comparison.without_logprobs, 0);
@@ -32,9 +32,9 @@ TEST(CompareRollouts, EqualLines) {
 }
 
 TEST(CompareRollouts, FirstTokenAndTheLogprobsBeforeIt) {
-  ComparedLine right = line({7, 8, 4, 9}, {-1.0, -2.25, -0.5, -9.0});
+  ComparedLine right = compared_line({7, 8, 4, 9}, {-1.0, -2.25, -0.5, -9.0});
   right.circumstances["seed"] = "6";
-  const auto comparison = compare(line({7, 8, 3}, {-1.0, -2.0, -3.0}), right);
+  const auto comparison = compare(compared_line({7, 8, 3}, {-1.0, -2.0, -3.0}), right);
   ASSERT_EQ(comparison.different.size(), 1);
   const DifferentLine& found = comparison.different[0];
   EXPECT_EQ(found.key, kKey);
@@ -48,7 +48,7 @@ TEST(CompareRollouts, FirstTokenAndTheLogprobsBeforeIt) {
 }
 
 TEST(CompareRollouts, ALineThatIsLonger) {
-  const auto comparison = compare(line({7}, {-1.0}), line({7, 8}, {-1.0, -2.0}));
+  const auto comparison = compare(compared_line({7}, {-1.0}), compared_line({7, 8}, {-1.0, -2.0}));
   ASSERT_EQ(comparison.different.size(), 1);
   const DifferentLine& found = comparison.different[0];
   EXPECT_EQ(found.position, 1);
@@ -58,8 +58,8 @@ TEST(CompareRollouts, ALineThatIsLonger) {
 }
 
 TEST(CompareRollouts, LogprobsAloneAndTolerance) {
-  const ComparedLine left = line({7, 8, 9}, {-1.0, -2.0, -3.0});
-  const ComparedLine right = line({7, 8, 9}, {-1.0, -2.125, -3.5});
+  const ComparedLine left = compared_line({7, 8, 9}, {-1.0, -2.0, -3.0});
+  const ComparedLine right = compared_line({7, 8, 9}, {-1.0, -2.125, -3.5});
   const auto found = compare(left, right).different.at(0);
   EXPECT_EQ(found.kind, LineDifference::kLogprobs);
   EXPECT_EQ(found.position, 1);
@@ -70,17 +70,18 @@ TEST(CompareRollouts, LogprobsAloneAndTolerance) {
 }
 
 TEST(CompareRollouts, PromptsErrorsAndLinesOfOneSide) {
-  ComparedLine other_prompt = line({7}, {-1.0});
+  ComparedLine other_prompt = compared_line({7}, {-1.0});
   other_prompt.prompt_token_ids = {1, 3};
-  const auto prompt = compare(line({7}, {-1.0}), other_prompt).different.at(0);
+  const auto prompt = compare(compared_line({7}, {-1.0}), other_prompt).different.at(0);
   EXPECT_EQ(prompt.kind, LineDifference::kPrompt);
   EXPECT_EQ(prompt.position, 1);
   ComparedLine failed;
   failed.error = "{}";
-  EXPECT_EQ(compare(line({7}, {-1.0}), failed).different.at(0).kind, LineDifference::kError);
+  EXPECT_EQ(compare(compared_line({7}, {-1.0}), failed).different.at(0).kind,
+            LineDifference::kError);
   EXPECT_EQ(compare(failed, failed).equal, 1);
 
-  const ComparedLine one = line({7}, {-1.0});
+  const ComparedLine one = compared_line({7}, {-1.0});
   const auto sides = compare_rollouts({{{"a", 0}, one}, {{"c", 0}, one}},
                                       {{{"a", 0}, one}, {{"a", 1}, one}, {{"d", 0}, one}}, 0.0);
   EXPECT_EQ(sides.equal, 1);
@@ -92,9 +93,9 @@ TEST(CompareRollouts, PromptsErrorsAndLinesOfOneSide) {
 }
 
 TEST(CompareRollouts, MissingLogprobsAreSaid) {
-  ComparedLine without = line({7}, {});
+  ComparedLine without = compared_line({7}, {});
   without.logprobs.reset();
-  const auto comparison = compare(without, line({7}, {-1.0}));
+  const auto comparison = compare(without, compared_line({7}, {-1.0}));
   EXPECT_EQ(comparison.equal, 1);
   EXPECT_EQ(comparison.without_logprobs, 1);
 }

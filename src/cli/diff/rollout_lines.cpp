@@ -22,7 +22,7 @@ Status wrong(std::string_view key, std::string_view wanted) {
   return absl::InvalidArgumentError(fmt::format("{} must be {}", key, wanted));
 }
 
-StatusOr<std::string> error_of(const ordered_json& object) {
+StatusOr<std::string> line_error(const ordered_json& object) {
   const auto error = object.find("error");
   if (error == object.end() || error->is_null()) return std::string();
   return to_json_text(*error);
@@ -53,14 +53,14 @@ StatusOr<LineKey> failed_key(const ordered_json& object) {
                  whole ? -1 : sample->get<int32_t>()};
 }
 
-StatusOr<std::pair<LineKey, ComparedLine>> read_line(const ordered_json& object) {
+StatusOr<std::pair<LineKey, ComparedLine>> read_rollout_line(const ordered_json& object) {
   ComparedLine line;
   for (const char* key : kCircumstances) {
     if (const auto found = object.find(key); found != object.end()) {
       line.circumstances[key] = to_json_text(*found);
     }
   }
-  RLGEN_ASSIGN_OR_RETURN(line.error, error_of(object));
+  RLGEN_ASSIGN_OR_RETURN(line.error, line_error(object));
   if (!line.error.empty()) {
     RLGEN_ASSIGN_OR_RETURN(LineKey key, failed_key(object));
     return std::pair(std::move(key), std::move(line));
@@ -74,7 +74,7 @@ StatusOr<std::pair<LineKey, ComparedLine>> read_line(const ordered_json& object)
 
 Status add_line(const generation::LineReader::Line& line, RolloutLines* lines) {
   RLGEN_ASSIGN_OR_RETURN(const ordered_json object, generation::parse_json_line(line.text));
-  RLGEN_ASSIGN_OR_RETURN(auto read, read_line(object));
+  RLGEN_ASSIGN_OR_RETURN(auto read, read_rollout_line(object));
   const LineKey key = read.first;
   if (lines->emplace(std::move(read)).second) return absl::OkStatus();
   return absl::InvalidArgumentError(

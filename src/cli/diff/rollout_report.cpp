@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string_view kind_name(LineDifference kind) {
+std::string_view difference_name(LineDifference kind) {
   switch (kind) {
     case LineDifference::kOnlyLeft:
       return "only_left";
@@ -66,8 +66,8 @@ std::string sample_text(const LineKey& key) {
   return key.second < 0 ? "(whole prompt)" : fmt::format("sample {}", key.second);
 }
 
-void print_text(const RolloutComparison& comparison, const std::string& left,
-                const std::string& right) {
+void print_comparison(const RolloutComparison& comparison, const std::string& left,
+                      const std::string& right) {
   for (const DifferentLine& line : comparison.different) {
     std::string also;
     if (!line.circumstances.empty()) {
@@ -87,7 +87,7 @@ void print_text(const RolloutComparison& comparison, const std::string& left,
 ordered_json line_json(const DifferentLine& line) {
   ordered_json object = {{"id", line.key.first},
                          {"sample", line.key.second},
-                         {"kind", kind_name(line.kind)},
+                         {"kind", difference_name(line.kind)},
                          {"other", line.circumstances}};
   if (line.key.second < 0) object["sample"] = nullptr;
   const bool placed = line.kind >= LineDifference::kPrompt;
@@ -107,7 +107,7 @@ ordered_json line_json(const DifferentLine& line) {
 
 void print_rollout_comparison(const RolloutComparison& comparison, const std::string& left,
                               const std::string& right, bool json) {
-  if (!json) return print_text(comparison, left, right);
+  if (!json) return print_comparison(comparison, left, right);
   auto lines = ordered_json::array();
   for (const DifferentLine& line : comparison.different) lines.push_back(line_json(line));
   const ordered_json object = {{"left", left},

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string value_text(float value) {
+std::string float_text(float value) {
   return fmt::format("{} (0x{:08x})", value, std::bit_cast<uint32_t>(value));
 }
 
@@ -33,7 +33,7 @@ std::string element_text(const TraceReport& report, const Point& point, const Va
 void print_pair(const TraceReport& report, std::string_view what, const Point& point,
                 const ValuePair& value) {
   fmt::print("  {} {}\n    left  {}\n    right {}\n", what, element_text(report, point, value),
-             value_text(value.left), value_text(value.right));
+             float_text(value.left), float_text(value.right));
 }
 
 int32_t token_at(const TraceReport& report, int32_t sequence, int64_t position) {
@@ -83,7 +83,7 @@ void print_notes(const TraceReport& report) {
   }
 }
 
-void print_text(const TraceReport& report) {
+void print_trace(const TraceReport& report) {
   int64_t positions = 0;
   for (const TokenIds& ids : report.sequences) positions += static_cast<int64_t>(ids.size());
   fmt::print("left   {}\nright  {}\n{}, {}; {} compared at {}", report.left, report.right,
@@ -192,7 +192,7 @@ bool TraceReport::equal() const {
 
 void print_trace_report(const TraceReport& report, bool json) {
   if (json) return print_json(report);
-  print_text(report);
+  print_trace(report);
 }
 
 }  // namespace rlgen::cli

@@ -10,7 +10,7 @@ namespace {
 
 using models::ForwardPoint;
 
-constexpr Point kQkv{ForwardPoint::kQkv, 0};
+constexpr Point kTracedQkv{ForwardPoint::kQkv, 0};
 constexpr Point kLogits{ForwardPoint::kLogits, -1};
 
 const std::vector<TokenIds> kSequences = {{5, 6, 7}, {8, 9}};
@@ -46,14 +46,14 @@ TEST(TraceRecorder, RowsGoToTheirSequenceAndPosition) {
   ASSERT_EQ(trace.size(), 2);
   EXPECT_EQ(trace[0].token_ids, kSequences[0]);
   EXPECT_EQ(trace[0].points.size(), 2);
-  const PointRows& first = trace[0].points.at(kQkv);
+  const PointRows& first = trace[0].points.at(kTracedQkv);
   EXPECT_FALSE(first.has(0));
   EXPECT_TRUE(first.has(1) && first.has(2));
   EXPECT_FALSE(first.has(3));
-  EXPECT_EQ(row(trace, 0, kQkv, 1), (std::vector<float>{10, 11}));
-  EXPECT_EQ(row(trace, 0, kQkv, 2), (std::vector<float>{20, 21}));
-  EXPECT_EQ(row(trace, 1, kQkv, 0), (std::vector<float>{30, 31}));
-  EXPECT_EQ(row(trace, 1, kQkv, 1), (std::vector<float>{40, 41}));
+  EXPECT_EQ(row(trace, 0, kTracedQkv, 1), (std::vector<float>{10, 11}));
+  EXPECT_EQ(row(trace, 0, kTracedQkv, 2), (std::vector<float>{20, 21}));
+  EXPECT_EQ(row(trace, 1, kTracedQkv, 0), (std::vector<float>{30, 31}));
+  EXPECT_EQ(row(trace, 1, kTracedQkv, 1), (std::vector<float>{40, 41}));
 }
 
 TEST(TraceRecorder, WantedRowsAloneHaveLogits) {
@@ -75,7 +75,7 @@ TEST(TraceFile, IsReadBack) {
   trace[0].points.erase(kLogits);
   trace[1].points.erase(kLogits);
   const std::vector<float> missing = {0.5f, -0.0f};
-  trace[0].points.at(kQkv).set(0, missing.data());
+  trace[0].points.at(kTracedQkv).set(0, missing.data());
   ASSERT_TRUE(write_trace(path, trace, "a test").ok());
   const auto read = read_trace(path);
   ASSERT_TRUE(read.ok()) << read.status();
@@ -84,7 +84,8 @@ TEST(TraceFile, IsReadBack) {
     EXPECT_EQ((*read)[i].token_ids, kSequences[i]);
     ASSERT_EQ((*read)[i].points.size(), 1);
     for (size_t position = 0; position < kSequences[i].size(); ++position) {
-      EXPECT_EQ(row(*read, i, kQkv, int64_t(position)), row(trace, i, kQkv, int64_t(position)));
+      EXPECT_EQ(row(*read, i, kTracedQkv, int64_t(position)),
+                row(trace, i, kTracedQkv, int64_t(position)));
     }
   }
 }
@@ -96,12 +97,12 @@ TEST(TraceFile, TheLastPositionsMayBeMissing) {
   PointRows rows(2, 1);
   const float value = 3.0f;
   rows.set(0, &value);
-  trace[0].points.emplace(kQkv, rows);
+  trace[0].points.emplace(kTracedQkv, rows);
   ASSERT_TRUE(write_trace(path, trace, "a test").ok());
   const auto read = read_trace(path);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_TRUE((*read)[0].points.at(kQkv).has(0));
-  EXPECT_FALSE((*read)[0].points.at(kQkv).has(1));
+  EXPECT_TRUE((*read)[0].points.at(kTracedQkv).has(0));
+  EXPECT_FALSE((*read)[0].points.at(kTracedQkv).has(1));
 }
 
 std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape,

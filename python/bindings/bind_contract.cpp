@@ -38,7 +38,7 @@ GenerationConfig read_config(const std::string& section) {
   return unwrap(read_generation_config(parsed));
 }
 
-std::unique_ptr<Engine> open_engine(const GenerationConfig& config) {
+std::unique_ptr<Engine> open_configured_engine(const GenerationConfig& config) {
   EngineSetup setup{.spec = generation::shard_specs(config).front(), .shards = config.dp_size()};
   setup.spec.model = config.model_name;
   setup.stall_timeout = config.rlgen_cfg.stall_timeout;
@@ -136,7 +136,7 @@ void bind_config(nb::module_& module) {
 
 void bind_contract(nb::module_& module, nb::class_<Engine>& engine) {
   bind_config(module);
-  engine.def_static("from_config", &open_engine, "config"_a)
+  engine.def_static("from_config", &open_configured_engine, "config"_a)
       .def("tokenizer_facts", &tokenizer_facts);
   module.def("full_row", &full_row, "prompt_token_ids"_a, "sampling"_a, "seed"_a);
   module.def("lay_out", &lay_out, "rollouts"_a, "pad_token_id"_a, "prompt_width"_a, "id_type"_a,

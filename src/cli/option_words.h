@@ -19,7 +19,9 @@ struct OptionName {
 bool is_option_error(const Status& error);
 
 // What is wrong with the command line itself: exit code 2.
-inline Status usage_error(const std::string& message) { return absl::InvalidArgumentError(message); }
+inline Status usage_error(const std::string& message) {
+  return absl::InvalidArgumentError(message);
+}
 
 // `error` with the options' names in place of the fields that they set: "--threads" for
 // "num_threads". Keeps what callers read from an error beside its message.

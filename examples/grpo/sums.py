@@ -137,7 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = Path(__file__).resolve().parents[2] / "models" / "SmolLM2-135M-Instruct"
     parser.add_argument("--model", type=Path, default=default, help="a Hugging Face folder")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--sums", type=int, default=6, help="prompts of one step")
     parser.add_argument("--group", type=int, default=Settings.group, help="answers to each")
     parser.add_argument("--learning-rate", type=float, default=5e-6)

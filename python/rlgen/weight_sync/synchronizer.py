@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from rlgen.controls import AsyncControls, Controls
+from rlgen.controls import ModelState
 from rlgen.errors import BadInputError, RefitParticipantError, UnsupportedError
 from rlgen.refit_calls import RefitCalls
 from rlgen.weight_sync.supervision import supervise
@@ -153,7 +153,7 @@ class WeightSynchronizer:
 
 def _refit_calls(generation: Any) -> Any:
     """What answers the calls of a refit: a GenerationInterface itself, the engine of an LLM or AsyncLLM."""
-    return RefitCalls.over(generation._engine) if isinstance(generation, Controls | AsyncControls) else generation
+    return RefitCalls.over(generation._engine) if isinstance(generation, ModelState) else generation
 
 
 def _timed(timer: Any, name: str) -> AbstractContextManager[Any]:

@@ -3,6 +3,9 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# An object for each source, since only some of them stand behind public headers.
+set_target_properties(rlgen_base rlgen_tensor rlgen_text PROPERTIES UNITY_BUILD OFF)
+
 set(objects "")
 foreach(module base tensor contract text generation api)
   list(APPEND objects $<TARGET_OBJECTS:rlgen_${module}>)

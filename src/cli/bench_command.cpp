@@ -9,6 +9,7 @@
 #include "cli/bench/compare.h"
 #include "cli/bench/part_rows.h"
 #include "cli/bench/plot.h"
+#include "cli/bench/refit_row.h"
 #include "cli/bench/report.h"
 #include "cli/bench/rows.h"
 #include "cli/bench/shard_rows.h"
@@ -39,6 +40,8 @@ Measure measure_of(RowKind kind) {
       return measure_attention;
     case RowKind::kSampling:
       return measure_sampling;
+    case RowKind::kRefit:
+      return measure_refit;
     case RowKind::kLoad:
     case RowKind::kMemory:
       break;

@@ -38,7 +38,7 @@ TEST(Packing, BytesAreRoundedUp) {
 TEST(Packing, EveryElementStandsWhereTheHeaderSays) {
   for (const DType dtype : kWeightTypes) {
     for (const int64_t n : {1, 15, 16, 17, 33}) {
-      for (const int64_t k : {1, 2, 3, 16, 17}) {
+      for (const int64_t k : {1, 2, 3, 16, 17, 37, 66}) {
         const auto source = random_bytes(source_bytes(dtype, n, k), uint64_t(n * 100 + k));
         std::vector<std::byte> packed(packed_bytes(dtype, n, k));
         pack_rows(packed.data(), dtype, n, k, 0, n, source.data());

@@ -177,7 +177,7 @@ class Speed(CommandLineTest):
             self.assertIn("128 positions", rows.pop(f"attention/{thousands}k")["skipped"])
         memory = rows.pop("memory")
         self.assertTrue("skipped" in memory or memory["details"]["packed_weights_mb"] > 0)
-        self.assertEqual(len(rows), 1 + 3 + 8 + 1 + 6)
+        self.assertEqual(len(rows), 1 + 3 + 8 + 1 + 6 + 3)
         for row in rows.values():
             self.assertGreater(row["value"], 0, row)
             self.assertGreater(row["fraction"], 0, row)
@@ -203,6 +203,19 @@ class Speed(CommandLineTest):
         self.assertRegex(self.printed, r"prefill/8 +[\d.]+ +-\n")
         self.assertNotIn("warning", self.printed)
         self.assertIn("decode/2", plot.read_text())
+
+    def test_bench_refit(self) -> None:
+        """Updates over each transport, idle and while sequences decode; the weights are the checkpoint's again."""
+        rows = self.bench("--rows", "refit/*")
+        self.assertEqual(list(rows), ["refit/memory", "refit/disk", "refit/ipc"])
+        size = sum(path.stat().st_size for path in TEXT.glob("*.safetensors")) / 1e6
+        for row in rows.values():
+            details = row["details"]
+            self.assertAlmostEqual(details["megabytes"], size, delta=0.1 * size)
+            self.assertGreater(details["busy_ms"], 0)
+            self.assertGreater(details["step_ms"], 0)
+            self.assertIn("lost_steps_p99", details)
+        self.assertEqual(rows["refit/ipc"]["limited_by"], "two copies")
 
     def test_bench_attention(self) -> None:
         """Attention alone reads as much as the context holds, and no faster than a plain read by far."""

@@ -40,6 +40,7 @@ struct BenchContext {
   int64_t idle_bytes = 0;           // that the shard took by its start
   int64_t load_peak_bytes = 0;      // the most during its start; 0: not known
   int64_t run_peak_bytes = 0;       // the most during the rows; 0: not known
+  int64_t first_update_bytes = 0;   // the most during the first update beyond what was there
   double batch_step_seconds = 0.0;  // the best decode step at batch 64; 0: none yet
 };
 

@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace rlgen::cli {
 namespace {
@@ -53,6 +54,11 @@ std::vector<RowSpec> make_rows() {
   rows.push_back(sampling("greedy-152k", kGreedy, kLargeVocabulary));
   rows.push_back(sampling("plain-152k", kPlain, kLargeVocabulary));
   rows.push_back(sampling("top-p-152k", kTopP, kLargeVocabulary));
+  for (const auto& [name, transport] :
+       {std::pair("refit/memory", RowTransport::kMemory),
+        std::pair("refit/disk", RowTransport::kDisk), std::pair("refit/ipc", RowTransport::kIpc)}) {
+    rows.push_back({.name = name, .kind = RowKind::kRefit, .transport = transport});
+  }
   return rows;
 }
 

@@ -12,7 +12,9 @@ namespace rlgen::cli {
 inline constexpr int32_t kSamplingBatch =
     64;  // of the sampling rows, and of the step they refer to
 
-enum class RowKind { kLoad, kMemory, kPrefill, kDecode, kMixed, kAttention, kSampling };
+enum class RowKind { kLoad, kMemory, kPrefill, kDecode, kMixed, kAttention, kSampling, kRefit };
+
+enum class RowTransport { kMemory, kDisk, kIpc };
 
 enum class RowSampling { kGreedy, kPlain, kTopP };
 
@@ -26,6 +28,7 @@ struct RowSpec {
   int32_t context = 0;  // attention: keys that the new token sees
   int32_t entries = 0;  // sampling: ids of a row; 0: the model's vocabulary
   RowSampling sampling = RowSampling::kPlain;
+  RowTransport transport = RowTransport::kMemory;  // refit
 };
 
 // Every row there is, in the order in which they run.

@@ -25,11 +25,10 @@ inline absl::string_view to_absl(std::string_view text) { return {text.data(), t
 // The message of `status` as a string of the caller's.
 inline std::string message_of(const Status& status) { return std::string(status.message()); }
 
-// `status` with "context: " before its message; OK stays OK.
-inline Status annotate(const Status& status, std::string_view context) {
-  if (status.ok()) return status;
-  return Status(status.code(), std::string(context) + ": " + message_of(status));
-}
+// `status` with another message, or with "context: " before its own. What goes with it beside the
+// message (the type of error, a field, a code) stays; OK stays OK.
+Status with_message(const Status& status, std::string_view message);
+Status annotate(const Status& status, std::string_view context);
 
 }  // namespace rlgen
 

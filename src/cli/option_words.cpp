@@ -1,7 +1,5 @@
 #include "cli/option_words.h"
 
-#include <absl/strings/cord.h>
-
 #include <array>
 #include <string>
 #include <string_view>
@@ -47,14 +45,6 @@ void replace_first_word(const OptionName& name, std::string* text) {
   text->replace(0, name.field.size(), name.option);
 }
 
-Status with_text(const Status& error, const std::string& text) {
-  Status changed(error.code(), text);
-  error.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
-    changed.SetPayload(type, payload);
-  });
-  return changed;
-}
-
 }  // namespace
 
 bool is_option_error(const Status& error) { return !spec_field_of(error).empty(); }
@@ -66,7 +56,7 @@ Status in_option_words(const Status& error) {
     if (field == name.field) replace_first_word(name, &text);
   }
   for (const OptionName& name : kNames) replace_words(name, &text);
-  return with_text(error, text);
+  return with_message(error, text);
 }
 
 Status in_option_words(const Status& error, std::span<const OptionName> names) {
@@ -76,7 +66,7 @@ Status in_option_words(const Status& error, std::span<const OptionName> names) {
     const bool unmistakable = name.field.find('_') != std::string_view::npos;
     unmistakable ? replace_words(name, &text) : replace_first_word(name, &text);
   }
-  return with_text(error, text);
+  return with_message(error, text);
 }
 
 }  // namespace rlgen::cli

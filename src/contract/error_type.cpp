@@ -79,12 +79,4 @@ ErrorKind error_kind(const Status& status) {
   return kind_of_code(status.code());
 }
 
-Status annotate_typed(const Status& status, std::string_view context) {
-  Status result = annotate(status, context);
-  if (const auto name = status.GetPayload(kErrorTypePayload)) {
-    result.SetPayload(kErrorTypePayload, *name);
-  }
-  return result;
-}
-
 }  // namespace rlgen

@@ -34,7 +34,4 @@ std::string error_type(const Status& status);
 // NotImplementedError, kDeadlineExceeded a TimeoutError, the rest a RuntimeError.
 ErrorKind error_kind(const Status& status);
 
-// annotate() that keeps what with_error_type said.
-Status annotate_typed(const Status& status, std::string_view context);
-
 }  // namespace rlgen

@@ -35,11 +35,11 @@ TEST(ErrorType, EveryKindHasItsName) {
 
 TEST(ErrorType, SurvivesAnnotation) {
   const Status error =
-      annotate_typed(with_error_type(absl::InvalidArgumentError("x"), "AssertionError"), "here");
+      annotate(with_error_type(absl::InvalidArgumentError("x"), "AssertionError"), "here");
   EXPECT_EQ(error_type(error), "AssertionError");
   EXPECT_EQ(error.message(), "here: x");
-  EXPECT_EQ(error_type(annotate_typed(absl::InvalidArgumentError("x"), "here")), "ValueError");
-  EXPECT_TRUE(annotate_typed(absl::OkStatus(), "here").ok());
+  EXPECT_EQ(error_type(annotate(absl::InvalidArgumentError("x"), "here")), "ValueError");
+  EXPECT_TRUE(annotate(absl::OkStatus(), "here").ok());
 }
 
 }  // namespace

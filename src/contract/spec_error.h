@@ -11,7 +11,7 @@ namespace rlgen {
 // users set the field under another name learn from it which one is wrong.
 Status spec_error(std::string_view field, Status error);
 
-// The field that an error is about; empty for any other status. annotate() loses it.
+// The field that an error is about; empty for any other status.
 std::string spec_field_of(const Status& status);
 
 }  // namespace rlgen

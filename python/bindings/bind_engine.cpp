@@ -14,6 +14,7 @@
 
 #include "bindings/engine.h"
 #include "bindings/errors.h"
+#include "bindings/watch.h"
 #include "contract/sampling_json.h"
 
 namespace rlgen::python {
@@ -54,42 +55,6 @@ generation::Prompt to_prompt(PromptWords words) {
                                 .tools = std::move(words.tools),
                                 .template_kwargs = std::move(words.template_kwargs)};
 }
-
-// Looks for Ctrl-C and reports progress while a batch runs, whose thread has given the
-// interpreter's lock away. What Python raises meanwhile ends the run and is raised after it.
-class Watch {
- public:
-  explicit Watch(nb::object progress) : progress_(std::move(progress)) {}
-
-  bool interrupted() {
-    const auto now = std::chrono::steady_clock::now();
-    if (raised_ || now - last_look_ < std::chrono::milliseconds(50)) return raised_.has_value();
-    last_look_ = now;
-    const nb::gil_scoped_acquire lock;
-    if (PyErr_CheckSignals() != 0) raised_.emplace();
-    return raised_.has_value();
-  }
-
-  void report(const generation::BatchProgress& progress) {
-    if (raised_ || progress_.is_none()) return;
-    const nb::gil_scoped_acquire lock;
-    try {
-      progress_(progress.rollouts, progress.tokens, progress.in_flight);
-    } catch (nb::python_error& error) {
-      raised_.emplace(std::move(error));
-    }
-  }
-
-  // With the interpreter's lock.
-  void raise_again() {
-    if (raised_) throw nb::python_error(std::move(*raised_));
-  }
-
- private:
-  nb::object progress_;
-  std::chrono::steady_clock::time_point last_look_;
-  std::optional<nb::python_error> raised_;
-};
 
 std::vector<std::vector<Rollout>> generate(Engine& engine,
                                            const std::vector<const Request*>& requests,

@@ -11,11 +11,15 @@
 
 #include <chrono>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <tuple>
 
 #include "base/thread_pool.h"
 #include "bindings/errors.h"
 #include "bindings/give_tensor.h"
+#include "bindings/stoppable_sink.h"
+#include "bindings/watch.h"
 #include "contract/pause_mode.h"
 #include "refit/ipc_endpoint.h"
 #include "refit/ipc_receiver.h"
@@ -138,10 +142,22 @@ void send(Engine& engine, const std::vector<Given>& given, const UpdateWords& wo
     const ManifestEntry entry = to_entry({name, dtype, sizes, ""});
     tensors.push_back({name, dense_view(bytes_of(name, tensor).data(), entry.dtype, entry.shape)});
   }
-  UpdateSpec spec = to_spec(words, {});
-  const nb::gil_scoped_release unlocked;
-  ThreadPool pool(engine.info().num_threads);
-  check(refit::send_tensors(tensors, std::move(spec), engine.generation().updates(), &pool));
+  // Ctrl-C may leave it to itself, so it owns what it uses; the tensors' memory is Python's.
+  struct Sending {
+    std::vector<refit::NamedTensor> tensors;
+    UpdateSpec spec;
+    StoppableSink sink;
+  };
+  const std::shared_ptr<Sending> sending(new Sending{
+      std::move(tensors), to_spec(words, {}), StoppableSink(&engine.generation().updates())});
+  wait_for(engine, {.work =
+                        [sending, threads = engine.info().num_threads] {
+                          ThreadPool pool(threads);
+                          return refit::send_tensors(sending->tensors, sending->spec, sending->sink,
+                                                     &pool);
+                        },
+                    .stop = [sending] { sending->sink.stop(); },
+                    .needs_caller = [sending] { return sending->sink.reads(); }});
 }
 
 using Report = std::tuple<int64_t, int64_t, int64_t>;
@@ -149,12 +165,18 @@ using Report = std::tuple<int64_t, int64_t, int64_t>;
 Report receive_ipc(Engine& engine, const std::string& endpoint, const std::vector<Entry>& manifest,
                    const UpdateWords& words, double message_timeout_s) {
   const UpdateSpec spec = to_spec(words, manifest);
-  const milliseconds timeout = to_milliseconds(message_timeout_s);
-  const nb::gil_scoped_release unlocked;
-  ThreadPool pool(engine.info().num_threads);
-  const auto report =
-      unwrap(refit::receive_ipc(endpoint, spec, engine.generation().updates(), {timeout, &pool}));
-  return {report.batches, report.tensors, report.bytes};
+  Watch watch;
+  refit::IpcReceiveOptions options{.timeout = to_milliseconds(message_timeout_s)};
+  options.interrupted = [&watch] { return watch.interrupted(); };
+  const auto report = [&] {
+    const nb::gil_scoped_release unlocked;
+    ThreadPool pool(engine.info().num_threads);
+    options.pool = &pool;
+    return refit::receive_ipc(endpoint, spec, engine.generation().updates(), options);
+  }();
+  watch.raise_again();
+  check(report.status());
+  return {report->batches, report->tensors, report->bytes};
 }
 
 void sleep(Engine& engine, int level, bool weights, bool kv_cache) {
@@ -162,16 +184,48 @@ void sleep(Engine& engine, int level, bool weights, bool kv_cache) {
     throw StatusError(absl::InvalidArgumentError(
         fmt::format("level is {}; it must be 1 (keep the weights) or 2 (drop them)", level)));
   }
-  check(engine.generation().sleep(level == 1 ? SleepLevel::kKeep : SleepLevel::kDrop,
-                                  {weights, kv_cache}));
+  wait_for(engine, {.work = [&engine, level, weights, kv_cache] {
+             return engine.generation().sleep(level == 1 ? SleepLevel::kKeep : SleepLevel::kDrop,
+                                              {weights, kv_cache});
+           }});
 }
 
-std::unique_ptr<refit::IpcSender> make_sender(const std::string& endpoint, int64_t buffer_bytes,
-                                              double timeout_s) {
-  const refit::IpcSendOptions options{.buffer_bytes = buffer_bytes,
-                                      .timeout = to_milliseconds(timeout_s)};
-  return std::make_unique<refit::IpcSender>(unwrap(refit::IpcSender::create(endpoint, options)));
-}
+// A sender whose waits Ctrl-C ends. One thread at a time.
+class Sender {
+ public:
+  static std::unique_ptr<Sender> make(const std::string& endpoint, int64_t buffer_bytes,
+                                      double timeout_s) {
+    auto made = std::make_unique<Sender>();
+    refit::IpcSendOptions options{.buffer_bytes = buffer_bytes,
+                                  .timeout = to_milliseconds(timeout_s)};
+    options.interrupted = [raw = made.get()] { return raw->watch_.interrupted(); };
+    const nb::gil_scoped_release unlocked;
+    made->sender_.emplace(unwrap(refit::IpcSender::create(endpoint, options)));
+    return made;
+  }
+
+  void send(const std::string& name, const AnyTensor& tensor) {
+    const auto bytes = bytes_of(name, tensor);
+    run([&] { return sender_->send(name, bytes); });
+  }
+  void finish() {
+    run([&] { return sender_->finish(); });
+  }
+
+ private:
+  template <typename Call>
+  void run(const Call& call) {
+    const Status done = [&] {
+      const nb::gil_scoped_release unlocked;
+      return call();
+    }();
+    watch_.raise_again();
+    check(done);
+  }
+
+  Watch watch_;
+  std::optional<refit::IpcSender> sender_;
+};
 
 std::vector<Entry> checksums(Engine& engine) {
   const auto served = [&] {
@@ -197,30 +251,40 @@ nb::ndarray<nb::array_api> read_weight(Engine& engine, const std::string& name) 
   return give_tensor(std::move(tensor), data, entry.shape, entry.dtype);
 }
 
+// Only the pause that waits for running sequences may last longer than a step.
+void pause(Engine& engine, const std::string& mode_name, bool clear_cache,
+           std::optional<double> timeout_s) {
+  const PauseMode mode = unwrap(parse_pause_mode(mode_name));
+  generation::PauseOptions options{.clear_cache = clear_cache};
+  if (timeout_s) options.timeout = to_milliseconds(*timeout_s);
+  const auto work = [&engine, mode, options] { return engine.generation().pause(mode, options); };
+  if (mode == PauseMode::kWait) return wait_for(engine, {.work = work});
+  const nb::gil_scoped_release unlocked;
+  check(work());
+}
+
+void resume(Engine& engine, std::optional<double> timeout_s) {
+  const auto timeout = timeout_s ? to_milliseconds(*timeout_s) : generation::kPauseTimeout;
+  const nb::gil_scoped_release unlocked;
+  check(engine.generation().resume(timeout));
+}
+
+bool invalidate_kv_cache(Engine& engine) {
+  const auto cleared = std::make_shared<bool>(false);
+  wait_for(engine, {.work = [&engine, cleared]() -> Status {
+             *cleared = engine.generation().invalidate_kv_cache();
+             return absl::OkStatus();
+           }});
+  return *cleared;
+}
+
 void bind_pause(nb::class_<Engine>& engine) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
-  engine
+  engine.def("pause", &pause, "mode"_a, "clear_cache"_a = false, "timeout_s"_a = nb::none())
+      .def("resume", &resume, "timeout_s"_a = nb::none())
       .def(
-          "pause",
-          [](Engine& self, const std::string& mode, bool clear_cache,
-             std::optional<double> timeout_s) {
-            generation::PauseOptions options{.clear_cache = clear_cache};
-            if (timeout_s) options.timeout = to_milliseconds(*timeout_s);
-            check(self.generation().pause(unwrap(parse_pause_mode(mode)), options));
-          },
-          "mode"_a, "clear_cache"_a = false, "timeout_s"_a = nb::none(), unlocked)
-      .def(
-          "resume",
-          [](Engine& self, std::optional<double> timeout_s) {
-            check(self.generation().resume(timeout_s ? to_milliseconds(*timeout_s)
-                                                     : generation::kPauseTimeout));
-          },
-          "timeout_s"_a = nb::none(), unlocked)
-      .def(
-          "paused", [](Engine& self) { return self.generation().paused(); }, unlocked)
-      .def(
-          "invalidate_kv_cache",
-          [](Engine& self) { return self.generation().invalidate_kv_cache(); }, unlocked);
+          "paused", [](Engine& self) { return self.generation().paused(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("invalidate_kv_cache", &invalidate_kv_cache);
 }
 
 void bind_update(nb::class_<Engine>& engine) {
@@ -245,15 +309,17 @@ void bind_update(nb::class_<Engine>& engine) {
       .def(
           "prepare_update",
           [](Engine& self, const std::string& id) {
-            check(self.generation().updates().prepare(id));
+            wait_for(self,
+                     {.work = [&self, id] { return self.generation().updates().prepare(id); }});
           },
-          "update_id"_a, unlocked)
+          "update_id"_a)
       .def(
           "commit_update",
           [](Engine& self, const std::string& id) {
-            check(self.generation().updates().commit(id));
+            wait_for(self,
+                     {.work = [&self, id] { return self.generation().updates().commit(id); }});
           },
-          "update_id"_a, unlocked)
+          "update_id"_a)
       .def(
           "abort_update",
           [](Engine& self, const std::string& id) { check(self.generation().updates().abort(id)); },
@@ -264,9 +330,11 @@ void bind_update(nb::class_<Engine>& engine) {
       .def(
           "set_weight_version",
           [](Engine& self, int64_t version) {
-            check(self.generation().set_rollout_weight_version(version));
+            wait_for(self, {.work = [&self, version] {
+                       return self.generation().set_rollout_weight_version(version);
+                     }});
           },
-          "version"_a, unlocked)
+          "version"_a)
       .def("weight_checksums", &checksums)
       .def("read_weight", &read_weight, "name"_a,
            nb::sig("def read_weight(self, name: str) -> typing.Any"));
@@ -287,22 +355,23 @@ void bind_options(nb::module_& module) {
           "check_finite"_a = false, "timeout_s"_a = nb::none());
 }
 
+void wake(Engine& engine, bool weights, bool kv_cache) {
+  wait_for(engine, {.work = [&engine, weights, kv_cache] {
+             return engine.generation().wake({weights, kv_cache});
+           }});
+}
+
 void bind_sleep(nb::class_<Engine>& engine) {
-  const nb::call_guard<nb::gil_scoped_release> unlocked;
-  engine.def("sleep", &sleep, "level"_a = 1, "weights"_a = true, "kv_cache"_a = true, unlocked)
-      .def(
-          "wake",
-          [](Engine& self, bool weights, bool kv_cache) {
-            check(self.generation().wake({weights, kv_cache}));
-          },
-          "weights"_a = true, "kv_cache"_a = true, unlocked)
+  engine.def("sleep", &sleep, "level"_a = 1, "weights"_a = true, "kv_cache"_a = true)
+      .def("wake", &wake, "weights"_a = true, "kv_cache"_a = true)
       .def(
           "asleep",
           [](Engine& self) {
             const MemoryTags tags = self.generation().asleep();
             return std::pair<bool, bool>(tags.weights, tags.kv_cache);
           },
-          "Whether the weights sleep, and whether the KV cache does.", unlocked);
+          "Whether the weights sleep, and whether the KV cache does.",
+          nb::call_guard<nb::gil_scoped_release>());
 }
 
 void bind_ipc(nb::module_& module, nb::class_<Engine>& engine) {
@@ -312,19 +381,10 @@ void bind_ipc(nb::module_& module, nb::class_<Engine>& engine) {
         return unwrap(refit::ipc_endpoint(folder, run, shard));
       },
       "folder"_a, "run"_a, "shard"_a);
-  nb::class_<refit::IpcSender>(module, "IpcSender", "Sends tensors to an engine of this machine.")
-      .def(nb::new_(&make_sender), "endpoint"_a, "buffer_bytes"_a, "timeout_s"_a)
-      .def(
-          "send",
-          [](refit::IpcSender& self, const std::string& name, const AnyTensor& tensor) {
-            const auto bytes = bytes_of(name, tensor);
-            const nb::gil_scoped_release unlocked;
-            check(self.send(name, bytes));
-          },
-          "name"_a, "tensor"_a.noconvert())
-      .def(
-          "finish", [](refit::IpcSender& self) { check(self.finish()); },
-          nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<Sender>(module, "IpcSender", "Sends tensors to an engine of this machine.")
+      .def(nb::new_(&Sender::make), "endpoint"_a, "buffer_bytes"_a, "timeout_s"_a)
+      .def("send", &Sender::send, "name"_a, "tensor"_a.noconvert())
+      .def("finish", &Sender::finish);
   engine.def("receive_ipc", &receive_ipc, "endpoint"_a, "manifest"_a, "options"_a,
              "message_timeout_s"_a);
 }

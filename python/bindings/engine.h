@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "bindings/mailbox.h"
+#include "bindings/patient_calls.h"
 #include "generation/batch_run.h"
 #include "generation/generation.h"
 #include "generation/prompt_line.h"
@@ -55,6 +56,9 @@ struct EngineSetup {
 // A loaded model with its text side: what Python drives. Knows no Python. Thread-safe.
 class Engine {
  public:
+  // Shuts down, which ends what still waits for the shards.
+  ~Engine() { shutdown().IgnoreError(); }
+
   // Loads the model and starts its shards. Errors: those of finding the model, of its tokenizer
   // (other than that it has none), and of Generation::start.
   static StatusOr<std::unique_ptr<Engine>> open(EngineSetup setup);
@@ -89,8 +93,11 @@ class Engine {
   // The library's messages since the last call; of many, the last.
   std::vector<std::pair<LogLevel, std::string>> take_log();
 
+  // For calls that wait for the shards; they may outlive their caller.
+  PatientCalls& waits() { return waits_; }
+
   // Ends what is in flight with "abort". Repeated calls are safe.
-  Status shutdown() { return generation_->shutdown(); }
+  Status shutdown() { return generation_ ? generation_->shutdown() : absl::OkStatus(); }
 
  private:
   struct Log {
@@ -107,6 +114,7 @@ class Engine {
   std::shared_ptr<Log> log_ = std::make_shared<Log>();
   std::shared_ptr<const generation::TextSession> text_;
   std::unique_ptr<generation::Generation> generation_;
+  PatientCalls waits_;  // joined before the generation dies
 };
 
 }  // namespace rlgen::python

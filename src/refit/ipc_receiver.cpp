@@ -149,7 +149,7 @@ Status take_batches(ZmqSocket& socket, const UpdateSpec& spec, WeightSink& sink,
             fmt::format("the update was not complete within {} ms", spec.deadline->count()));
       }
     }
-    RLGEN_ASSIGN_OR_RETURN(const std::string message, socket.receive(wait, /*notice_loss=*/any));
+    RLGEN_ASSIGN_OR_RETURN(const std::string message, socket.receive({wait, options.interrupted}, /*notice_loss=*/any));
     any = true;
     const auto frame = read_frame(std::as_bytes(std::span(message)));
     if (frame.ok() && frame->complete) return absl::OkStatus();
@@ -158,7 +158,7 @@ Status take_batches(ZmqSocket& socket, const UpdateSpec& spec, WeightSink& sink,
     } else if (arrivals->sound()) {
       arrivals->take(*frame, sink, options.pool);
     }
-    RLGEN_RETURN_IF_ERROR(socket.send(kAck, options.timeout));
+    RLGEN_RETURN_IF_ERROR(socket.send(kAck, {options.timeout, options.interrupted}));
   }
 }
 
@@ -180,7 +180,7 @@ StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& s
   if (received.ok()) received = arrivals.check();
   const Status done = finish_update(std::move(received), spec.update_id, sink);
   if (answer) {
-    const Status acked = socket.send(kAck, options.timeout);
+    const Status acked = socket.send(kAck, {options.timeout, options.interrupted});
     if (done.ok()) RLGEN_RETURN_IF_ERROR(annotate(acked, "the weights are served, but"));
   }
   RLGEN_RETURN_IF_ERROR(as_manifest_error(annotate(done, "weights over " + endpoint)));

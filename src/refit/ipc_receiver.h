@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/status.h"
@@ -13,6 +14,7 @@ namespace rlgen::refit {
 struct IpcReceiveOptions {
   std::chrono::milliseconds timeout{120'000};  // for each message
   ThreadPool* pool = nullptr;                  // packs; null: the calling thread alone
+  std::function<bool()> interrupted;  // asked about every 50 ms of a wait; true: kCancelled
 };
 
 // What came.
@@ -32,8 +34,8 @@ struct IpcReport {
 // counts and at most eight names each. What does not fit the manifest, or the manifest the model,
 // has the error type IPCWeightManifestError (contract/error_type.h). On any error the update is
 // aborted and the old weights serve: also kDeadlineExceeded (no message in time, or
-// `spec.deadline`, which counts from the call on) and kUnavailable (the sender is gone after it had
-// begun). Blocks; runs on no other thread than the pool's.
+// `spec.deadline`, which counts from the call on), kUnavailable (the sender is gone after it had
+// begun) and kCancelled (`interrupted`). Blocks; runs on no other thread than the pool's.
 StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& spec,
                                 WeightSink& sink, const IpcReceiveOptions& options);
 

@@ -52,7 +52,7 @@ Status IpcSender::send(std::string_view name, std::span<const std::byte> bytes) 
 
 Status IpcSender::await_answer() {
   if (!waiting_) return absl::OkStatus();
-  const auto answer = socket_.receive(options_.timeout, /*notice_loss=*/false);
+  const auto answer = socket_.receive(wait(), /*notice_loss=*/false);
   if (absl::IsDeadlineExceeded(answer.status())) {
     return annotate(answer.status(), "no ack; the generation worker may be dead or stuck");
   }
@@ -69,7 +69,7 @@ Status IpcSender::await_answer() {
 
 Status IpcSender::send_frame(const IpcFrame& frame) {
   RLGEN_RETURN_IF_ERROR(await_answer());
-  RLGEN_RETURN_IF_ERROR(socket_.send(write_frame(frame), options_.timeout));
+  RLGEN_RETURN_IF_ERROR(socket_.send(write_frame(frame), wait()));
   waiting_ = true;
   return absl::OkStatus();
 }

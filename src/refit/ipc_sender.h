@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@ namespace rlgen::refit {
 struct IpcSendOptions {
   int64_t buffer_bytes = int64_t(256) << 20;   // of both staging buffers together
   std::chrono::milliseconds timeout{120'000};  // for each answer
+  std::function<bool()> interrupted;  // asked about every 50 ms of a wait; true: kCancelled
 };
 
 // The trainer's end: packs tensors, in the order of the calls, into two buffers of shared memory by
@@ -29,7 +31,7 @@ class IpcSender {
   static StatusOr<IpcSender> create(const std::string& endpoint, const IpcSendOptions& options);
 
   // Bytes of one whole tensor. kDeadlineExceeded when the receiver does not answer in time: it may
-  // be dead or stuck.
+  // be dead or stuck. kCancelled where `interrupted` said so; the update is lost then.
   Status send(std::string_view name, std::span<const std::byte> bytes);
   // What is left, then COMPLETE. The receiver answers once it serves the weights, or has refused
   // them: which of the two, only its side knows.
@@ -42,6 +44,7 @@ class IpcSender {
   Status send_alone(std::string_view name, std::span<const std::byte> bytes);
   Status send_frame(const IpcFrame& frame);
   Status await_answer();
+  ZmqWait wait() const { return {options_.timeout, options_.interrupted}; }
 
   ZmqSocket socket_;
   IpcSendOptions options_;

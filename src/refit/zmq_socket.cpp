@@ -14,6 +14,21 @@ namespace {
 constexpr const char* kEvents = "inproc://events";
 constexpr std::string_view kLocal = "ipc://";
 
+constexpr std::chrono::milliseconds kLook{50};
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+Status given_up(std::string_view endpoint) {
+  return absl::CancelledError(fmt::format("the wait at {} was given up", endpoint));
+}
+
+// Milliseconds of one poll of a wait that ends at `end`.
+long slice(const ZmqWait& wait, SteadyTime end) {
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyTime::clock::now());
+  if (wait.interrupted) left = std::min(left, kLook);
+  return long(std::max<int64_t>(left.count(), 0));
+}
+
 Status zmq_error(std::string_view what, std::string_view endpoint) {
   return absl::UnavailableError(
       fmt::format("cannot {} {}: {}", what, endpoint, zmq_strerror(zmq_errno())));
@@ -99,35 +114,39 @@ StatusOr<ZmqSocket> ZmqSocket::connect_answering(const std::string& endpoint) {
   return make(ZMQ_REP, endpoint, /*bind=*/false);
 }
 
-Status ZmqSocket::send(std::string_view message, std::chrono::milliseconds timeout) {
-  const int limit = int(std::max<int64_t>(timeout.count(), 0));
-  zmq_setsockopt(state_->socket, ZMQ_SNDTIMEO, &limit, sizeof(limit));
-  while (zmq_send(state_->socket, message.data(), message.size(), 0) < 0) {
-    if (zmq_errno() == EINTR) continue;
-    if (zmq_errno() != EAGAIN) return zmq_error("send to", state_->endpoint);
-    return absl::DeadlineExceededError(
-        fmt::format("nobody took a message at {} within {} ms", state_->endpoint, limit));
+Status ZmqSocket::send(std::string_view message, const ZmqWait& wait) {
+  const SteadyTime end = SteadyTime::clock::now() + wait.timeout;
+  while (zmq_send(state_->socket, message.data(), message.size(), ZMQ_DONTWAIT) < 0) {
+    if (zmq_errno() != EAGAIN && zmq_errno() != EINTR) {
+      return zmq_error("send to", state_->endpoint);
+    }
+    if (wait.interrupted && wait.interrupted()) return given_up(state_->endpoint);
+    if (SteadyTime::clock::now() >= end) {
+      return absl::DeadlineExceededError(fmt::format("nobody took a message at {} within {} ms",
+                                                     state_->endpoint, wait.timeout.count()));
+    }
+    zmq_pollitem_t items[] = {{state_->socket, 0, ZMQ_POLLOUT, 0}};
+    zmq_poll(items, 1, slice(wait, end));  // its errors are those of the next send
   }
   return absl::OkStatus();
 }
 
-StatusOr<std::string> ZmqSocket::receive(std::chrono::milliseconds timeout, bool notice_loss) {
-  using SteadyClock = std::chrono::steady_clock;
-  const auto end = SteadyClock::now() + timeout;
+StatusOr<std::string> ZmqSocket::receive(const ZmqWait& wait, bool notice_loss) {
+  const SteadyTime end = SteadyTime::clock::now() + wait.timeout;
   while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
     zmq_pollitem_t items[] = {{state_->socket, 0, ZMQ_POLLIN, 0},
                               {state_->events, 0, ZMQ_POLLIN, 0}};
-    const int ready = zmq_poll(items, 2, long(std::max<int64_t>(left.count(), 0)));
+    const int ready = zmq_poll(items, 2, slice(wait, end));
     if (ready < 0 && zmq_errno() != EINTR) return zmq_error("wait at", state_->endpoint);
     if (ready > 0 && (items[0].revents & ZMQ_POLLIN) != 0) break;
     if (ready > 0 && (items[1].revents & ZMQ_POLLIN) != 0) state_->take_event();
     if (notice_loss && state_->lost) {
       return absl::UnavailableError(fmt::format("the other end of {} is gone", state_->endpoint));
     }
-    if (ready == 0 && SteadyClock::now() >= end) {
+    if (wait.interrupted && wait.interrupted()) return given_up(state_->endpoint);
+    if (ready == 0 && SteadyTime::clock::now() >= end) {
       return absl::DeadlineExceededError(
-          fmt::format("no message at {} within {} ms", state_->endpoint, timeout.count()));
+          fmt::format("no message at {} within {} ms", state_->endpoint, wait.timeout.count()));
     }
   }
   zmq_msg_t message;

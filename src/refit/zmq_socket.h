@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,6 +9,12 @@
 #include "base/status.h"
 
 namespace rlgen::refit {
+
+// How long a socket waits. `interrupted` is asked about every 50 ms; empty: nobody interrupts.
+struct ZmqWait {
+  std::chrono::milliseconds timeout;
+  const std::function<bool()>& interrupted;
+};
 
 // One end of a local ZeroMQ connection that asks or answers, in turn. Nothing lingers when it is
 // closed. Move only; one thread at a time.
@@ -22,12 +29,12 @@ class ZmqSocket {
   ZmqSocket& operator=(ZmqSocket&&) noexcept;
   ~ZmqSocket();
 
-  // kDeadlineExceeded where the message could not be taken in time; kUnavailable for any other
-  // trouble of the socket, with its text.
-  Status send(std::string_view message, std::chrono::milliseconds timeout);
+  // kDeadlineExceeded where the message could not be taken in time, kCancelled where the caller's
+  // `interrupted` says true; kUnavailable for any other trouble of the socket, with its text.
+  Status send(std::string_view message, const ZmqWait& wait);
   // Also kUnavailable ("the other end is gone") once a connection that stood has broken, for
   // whoever asks `notice_loss`.
-  StatusOr<std::string> receive(std::chrono::milliseconds timeout, bool notice_loss);
+  StatusOr<std::string> receive(const ZmqWait& wait, bool notice_loss);
 
  private:
   struct State;

@@ -1,0 +1,134 @@
+"""Ctrl-C while the package waits: a real signal to a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from support import checkpoint, needs_native, needs_numpy
+
+MODEL = "llama_fp16"
+
+# Sequences that have started and take long, so that whatever waits for them waits long.
+BUSY = """
+import sys, threading, time
+from rlgen import LLM, SamplingParams
+from support import tensors_of
+llm = LLM(sys.argv[1], num_threads=1, max_num_seqs=2048)
+tensors = tensors_of(sys.argv[2])
+params = SamplingParams(max_tokens=110, ignore_eos=True, detokenize=False)
+
+def roll_out():
+    llm.generate([[1]] * 2048, params)
+
+def update():
+    llm.update_weights(tensors, kv_policy="wait")
+
+running = threading.Thread(target=roll_out)
+running.start()
+while llm.metrics()["running"] < 256:
+    time.sleep(0.01)
+"""
+
+PAUSE = """
+print("ready", flush=True)
+try:
+    llm.pause("wait")
+except KeyboardInterrupt:
+    print("interrupted", llm.paused, flush=True)
+    llm.resume()
+    print("resumed", not llm.paused, flush=True)
+"""
+
+UPDATE = """
+print("ready", flush=True)
+try:
+    update()
+except KeyboardInterrupt:
+    print("interrupted", llm.weight_version == 0, flush=True)
+    while llm.weight_version == 0:
+        time.sleep(0.01)
+    print("resumed", len(llm.generate([[1]], SamplingParams(max_tokens=1))) == 1, flush=True)
+"""
+
+STOP = """
+llm.shutdown()
+running.join()
+"""
+
+# The second one waits for the first one's end and never begins to commit.
+SECOND_UPDATE = """
+first = threading.Thread(target=update)
+first.start()
+time.sleep(0.2)
+print("ready", flush=True)
+try:
+    update()
+except KeyboardInterrupt:
+    print("interrupted", llm.weight_version == 0, flush=True)
+    first.join()
+    time.sleep(0.2)
+    print("resumed", llm.weight_version == 1, flush=True)
+    update()
+"""
+
+SEND = """
+import sys
+from pathlib import Path
+from rlgen.weight_sync import send_weights
+from support import tensors_of
+print("ready", flush=True)
+try:
+    send_weights("ipc://" + sys.argv[1], tensors_of(sys.argv[2]), timeout_s=60.0)
+except KeyboardInterrupt:
+    print("interrupted", True, flush=True)
+print("resumed", not Path(sys.argv[1]).exists(), flush=True)  # the error let go of the sender
+"""
+
+
+@needs_native
+@needs_numpy
+class InterruptTest(unittest.TestCase):
+    """Each wait ends with KeyboardInterrupt soon after the signal, and things go on afterwards."""
+
+    def interrupt(self, program: str, place: str) -> None:
+        """Runs `program`, sends it the signal while it waits, and looks at what it says."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, place, MODEL],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        with process:
+            assert process.stdout is not None
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            time.sleep(0.3)
+            sent = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.stdout.readline(), "interrupted True\n")
+            self.assertLess(time.monotonic() - sent, 2.0)
+            self.assertEqual(process.stdout.readline(), "resumed True\n")
+            self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_pause_that_waits(self) -> None:
+        self.interrupt(BUSY + PAUSE + STOP, str(checkpoint(MODEL)))
+
+    def test_update_that_waits_for_running_requests(self) -> None:
+        self.interrupt(BUSY + UPDATE + STOP, str(checkpoint(MODEL)))
+
+    def test_update_that_waits_for_another_one(self) -> None:
+        self.interrupt(BUSY + SECOND_UPDATE + STOP, str(checkpoint(MODEL)))
+
+    def test_sender_that_nobody_answers(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.interrupt(SEND, str(Path(folder) / "nobody.sock"))
+
+
+if __name__ == "__main__":
+    unittest.main()

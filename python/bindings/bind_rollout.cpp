@@ -68,6 +68,7 @@ void bind_finished(nb::module_& module) {
       .def_ro("prompt_token_ids", &Rollout::prompt_token_ids)
       .def_ro("text", &Rollout::text)
       .def_ro("numerics", &Rollout::numerics)
+      .def_ro("shard", &Rollout::shard)
       .def_prop_ro("token_ids", [](const Rollout& r) { return tokens_of(r.tokens); })
       .def_prop_ro("logprobs", [](const Rollout& r) { return logprobs_of(r.tokens); })
       .def_prop_ro("top_logprobs", [](const Rollout& r) { return top_of(r.tokens); })

@@ -31,6 +31,7 @@ struct Rollout {
   Finish finish;
   SamplingParams sampling;  // all parameters in force, seed included
   std::string numerics;
+  std::optional<int32_t> shard;  // which of its Generation served it; nothing where no token fits
 
   // Ended by a length limit. A prompt without earlier output that leaves no room for one token
   // counts as not truncated; `finish.context_full` tells.

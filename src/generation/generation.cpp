@@ -137,6 +137,7 @@ std::vector<SequenceRequest> Generation::open_sequences(
     open.prompt_token_ids = request.prompt_token_ids;
     open.sampling = request.sampling;
     open.numerics = info_.numerics.to_string();
+    if (!nothing_to_do(request)) open.shard = static_cast<int32_t>(*shard);
     if (request.score_token_ids) {
       sequence.score_only = open.score_only = true;
       sequence.output_token_ids = open.score_token_ids = *request.score_token_ids;

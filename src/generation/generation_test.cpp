@@ -30,6 +30,7 @@ TEST_F(GenerationTest, SamplesAreAGroupOfOneShard) {
   EXPECT_EQ(seen[1].sampling.seed, 9);
   EXPECT_EQ(generation->in_flight(), 0);
   EXPECT_EQ(rollouts[0].numerics, generation->info().numerics.to_string());
+  EXPECT_EQ(rollouts[2].shard, 0);
 }
 
 TEST_F(GenerationTest, OnlyTheSamplesAskedFor) {
@@ -286,6 +287,20 @@ TEST_F(GenerationTest, AStalledShardAndADeadOneAreFound) {
   EXPECT_EQ(generation->check_progress().code(), absl::StatusCode::kDeadlineExceeded);
   state_->health.serving = false;
   EXPECT_EQ(generation->check_progress().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(GenerationTest, ARolloutNamesTheShardThatServedIt) {
+  const auto other = make_state();
+  other->script = nullptr;  // holds what it gets
+  FakeLauncher launcher({other, state_});
+  auto generation = Generation::start(launcher, {ShardSpec{}, ShardSpec{}}, {});
+  ASSERT_TRUE(generation.ok());
+  ASSERT_TRUE((*generation)->submit(request(), {}).ok());
+  EXPECT_EQ(roll(**generation, request(), 1)[0].shard, 1);
+  EXPECT_EQ(roll(**generation, request(), 1)[0].shard, 1);
+  GenerationRequest full = request();
+  full.prompt_token_ids.assign(16, 1);
+  EXPECT_EQ(roll(**generation, full, 1)[0].shard, std::nullopt);
 }
 
 TEST_F(GenerationTest, ShardsShareTheLoadAndMustAgree) {

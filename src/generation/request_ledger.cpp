@@ -102,6 +102,7 @@ Rollout RequestLedger::close(Entry entry, Finish finish) {
   rollout.finish = std::move(finish);
   rollout.sampling = std::move(entry.asked.sampling);
   rollout.numerics = std::move(entry.asked.numerics);
+  rollout.shard = entry.asked.shard;
   return rollout;
 }
 

@@ -20,6 +20,7 @@ struct OpenSequence {
   std::vector<int32_t> prompt_token_ids;
   SamplingParams sampling;
   std::string numerics;
+  std::optional<int32_t> shard;  // that serves it; nothing where none is needed
   bool score_only = false;
   std::vector<int32_t> score_token_ids;  // the tokens to score, with score_only
 };

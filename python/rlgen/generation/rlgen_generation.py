@@ -121,14 +121,15 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
     ) -> AsyncGenerator[tuple[int, BatchedDataDict[GenerationOutputSpec]], None]:
         """Completes one row on the running event loop and yields (0, its batch), of width L + G.
 
-        Nothing is yielded for an empty batch. Leaving the iteration cancels the request in the engine. Raises
+        Its `gen_leader_worker_idx` is a list of the index of the engine that served it; -1 where no token fits. Nothing is yielded for an empty batch. Leaving the iteration cancels the request in the engine. Raises
         PreconditionError for a batch of several rows, beside the errors of `generate`.
         """
         rows = self._reader.token_rows(data, greedy, sampling)
         _check_single(len(rows))
         for row in rows:
             rollout, _ = await self._stream(row)
-            yield 0, cast(Batch, write_batch(data, [rollout], self._settings, len(rollout.prompt_token_ids)))
+            output = write_batch(data, [rollout], self._settings, len(rollout.prompt_token_ids))
+            yield 0, cast(Batch, _with_leader(output, rollout))
 
     def generate_text(
         self,
@@ -148,12 +149,15 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         *,
         sampling: GenerationSamplingParams | None = None,
     ) -> AsyncGenerator[tuple[int, BatchedDataDict[GenerationOutputSpec]], None]:
-        """Completes one prompt of `prompts` on the running event loop and yields (0, a batch with `texts`)."""
+        """Completes one prompt of `prompts` on the running event loop and yields (0, a batch with `texts`).
+
+        `gen_leader_worker_idx` is as generate_async has it.
+        """
         rows = self._reader.text_rows(data, greedy, sampling)
         _check_single(len(rows))
         for row in rows:
             rollout, text = await self._stream(row)
-            yield 0, cast(Batch, _text_batch(data, [rollout], [text]))
+            yield 0, cast(Batch, _with_leader(_text_batch(data, [rollout], [text]), rollout))
 
     def prepare_for_generation(self, *args: Any, tags: Sequence[str] | None = None, **kwargs: Any) -> bool:
         """Wakes what sleeps: the weights, the KV cache, or both without `tags`. True; cheap where nothing sleeps.
@@ -299,6 +303,12 @@ def _text_batch(data: Any, rollouts: Sequence[_native.Rollout], texts: list[str]
     batch["texts"] = texts
     batch["finish_reasons"] = [rollout.finish_reason for rollout in rollouts]
     return batch
+
+
+def _with_leader(output: Any, rollout: _native.Rollout) -> Any:
+    """`output`, of one row, with the engine that served it."""
+    output["gen_leader_worker_idx"] = [-1 if rollout.shard is None else rollout.shard]
+    return output
 
 
 def _facts_of(tokenizer: Any) -> tuple[int | None, list[int]]:

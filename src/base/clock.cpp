@@ -9,6 +9,10 @@ class SystemClock final : public Clock {
  public:
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   void sleep_until(TimePoint deadline) override { std::this_thread::sleep_until(deadline); }
+  void wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                  TimePoint deadline) override {
+    changed.wait_until(lock, deadline);
+  }
 };
 
 }  // namespace
@@ -25,6 +29,11 @@ void ManualClock::sleep_until(TimePoint deadline) {
   ++sleepers_;
   moved_.wait(lock, [&] { return now_ >= deadline; });
   --sleepers_;
+}
+
+void ManualClock::wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                             TimePoint deadline) {
+  if (now() < deadline) changed.wait_for(lock, std::chrono::milliseconds(1));
 }
 
 void ManualClock::advance(Duration step) {

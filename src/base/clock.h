@@ -20,6 +20,10 @@ class Clock {
 
   // Blocks the calling thread until now() >= deadline; returns at once when that holds already.
   virtual void sleep_until(TimePoint deadline) = 0;
+
+  // Gives `lock` away until `changed` is notified or now() >= deadline. May come back before.
+  virtual void wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                          TimePoint deadline) = 0;
 };
 
 // The machine's steady clock. Each call makes a new object without state.
@@ -32,6 +36,9 @@ class ManualClock final : public Clock {
 
   TimePoint now() const override;
   void sleep_until(TimePoint deadline) override;
+  // Looks at the time every millisecond of the machine's.
+  void wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                  TimePoint deadline) override;
 
   // Moves the time on by `step` (a negative one counts as zero) and wakes the sleepers whose
   // deadline has come.

@@ -227,6 +227,18 @@ class Sender {
   std::optional<refit::IpcSender> sender_;
 };
 
+// Tensors, bytes, tensors that changed, most bytes held beside the weights.
+using Counts = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+
+std::optional<Counts> last_update(Engine& engine) {
+  const auto report = [&] {
+    const nb::gil_scoped_release unlocked;
+    return engine.generation().updates().last_report();
+  }();
+  if (!report) return std::nullopt;
+  return Counts{report->tensors, report->bytes, report->changed, report->staging_peak};
+}
+
 std::vector<Entry> checksums(Engine& engine) {
   const auto served = [&] {
     const nb::gil_scoped_release unlocked;
@@ -335,6 +347,7 @@ void bind_update(nb::class_<Engine>& engine) {
                      }});
           },
           "version"_a)
+      .def("last_update", &last_update)
       .def("weight_checksums", &checksums)
       .def("read_weight", &read_weight, "name"_a,
            nb::sig("def read_weight(self, name: str) -> typing.Any"));

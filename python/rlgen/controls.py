@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack
 
 from rlgen.engine import Engine
 from rlgen.errors import BadInputError
-from rlgen.weights import NamedTensors, TensorInfo, UpdateOptions, WeightUpdate, begin, send
+from rlgen.weights import NamedTensors, TensorInfo, UpdateOptions, UpdateReport, WeightUpdate, begin, send
 
 PauseMode = Literal["keep", "wait", "abort", "retract"]
 MemoryTag = Literal["weights", "kv_cache"]
@@ -54,6 +54,12 @@ class ModelState:
         """The version of the weights that serve; a loaded checkpoint is 0."""
         return self._engine.native.weight_version()
 
+    @property
+    def last_update(self) -> UpdateReport | None:
+        """What the last update brought that was served; None before the first."""
+        counts = self._engine.native.last_update()
+        return None if counts is None else UpdateReport(*counts)
+
 
 class Controls(ModelState):
     """The controls of a model, each call waiting until it is done. Of any thread."""
@@ -87,7 +93,10 @@ class Controls(ModelState):
         CorruptDataError for a digest that differs; DeadlineError after timeout_s. The old weights serve then, as
         they were.
         """
-        return send(self._engine.native, named_tensors, version, options)
+        try:
+            return send(self._engine.native, named_tensors, version, options)
+        finally:
+            self._engine.forward_log()
 
     def begin_update(
         self, manifest: Sequence[TensorInfo], version: int | None = None, **options: Unpack[UpdateOptions]
@@ -154,7 +163,10 @@ class AsyncControls(ModelState):
         self, named_tensors: NamedTensors, version: int | None = None, **options: Unpack[UpdateOptions]
     ) -> int:
         """Replaces the weights in one transaction, as `LLM.update_weights`."""
-        return await asyncio.to_thread(send, self._engine.native, named_tensors, version, options)
+        try:
+            return await asyncio.to_thread(send, self._engine.native, named_tensors, version, options)
+        finally:
+            self._engine.forward_log()
 
     async def begin_update(
         self, manifest: Sequence[TensorInfo], version: int | None = None, **options: Unpack[UpdateOptions]

@@ -78,7 +78,10 @@ class RefitCalls:
         options = _native.UpdateOptions(uuid.uuid4().hex, kv_policy=self._kv_policy())
 
         def receive() -> bool:
-            self._engine.native.receive_ipc(self._endpoint, manifest, options, _IPC_SECONDS)
+            try:
+                self._engine.native.receive_ipc(self._endpoint, manifest, options, _IPC_SECONDS)
+            finally:
+                self._engine.forward_log()
             return True
 
         return [futures.start(receive, "rlgen-ipc-in")]
@@ -99,6 +102,8 @@ class RefitCalls:
                 send(self._engine.native, named_tensors, version, options)
             except DeadlineError as error:
                 raise RefitAborted(f"{error}; the old weights serve") from error
+            finally:
+                self._engine.forward_log()
             return True
 
         return [futures.start(update, "rlgen-weights-in")]

@@ -32,6 +32,21 @@ class TensorInfo:
         return self.name, self.dtype, list(self.shape), self.digest
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateReport:
+    """What an update brought: tensors of the model, their bytes as sent, and how many of them changed.
+
+    changed: tensors that are served with other bytes than before; 0 after a training step says that the trainer
+    sends the wrong ones. staging_bytes: the most that was held at once beside the weights, of tensors that came
+    in pieces.
+    """
+
+    tensors: int
+    bytes: int
+    changed: int
+    staging_bytes: int
+
+
 class WeightUpdate:
     """A weight update that has begun: write every tensor, then commit. Any number of threads may write.
 

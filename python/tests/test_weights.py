@@ -55,6 +55,23 @@ class UpdateTest(unittest.TestCase):
         self.assertEqual(self.bits(), first)
         self.assertEqual(self.llm.weight_version, 7)
 
+    def test_fb099_what_changed_is_counted_and_nothing_is_a_warning(self) -> None:
+        self.assertIsNone(self.llm.last_update)
+        other = changed(self.tensors)
+        self.llm.update_weights(other)
+        report = self.llm.last_update
+        assert report is not None
+        self.assertEqual((report.tensors, report.changed, report.staging_bytes), (len(other), len(other), 0))
+        self.assertEqual(report.bytes, sum(tensor.nbytes for tensor in other.values()))
+        with self.assertLogs("rlgen", "WARNING") as logs:
+            self.llm.update_weights(other)
+        self.assertIn("0 tensors changed", logs.output[0])
+        name = "model.norm.weight"
+        self.llm.update_weights({**other, name: self.tensors[name]})
+        report = self.llm.last_update
+        assert report is not None
+        self.assertEqual((report.tensors, report.changed), (len(other), 1))
+
     def test_checksums_are_those_of_what_was_sent(self) -> None:
         before = self.llm.weight_checksums()
         self.assertEqual({name: entry.shape for name, entry in before.items()},

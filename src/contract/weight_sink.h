@@ -44,6 +44,18 @@ struct UpdateSpec {
   std::optional<std::chrono::milliseconds> deadline;  // from begin to commit
 };
 
+// What an update brought, counted over the tensors of its manifest that the model has.
+struct UpdateReport {
+  std::string update_id;
+  int64_t tensors = 0;
+  int64_t bytes = 0;  // as sent
+  // Tensors that are served with other bytes than before; all of them where none were served.
+  int64_t changed = 0;
+  // The most bytes that were held at once, beside the set that is filled, until they could be
+  // packed: of tensors that came in pieces, and of second names of rows.
+  int64_t staging_peak = 0;
+};
+
 // A tensor as it is served: un-packed, in C order, little endian.
 struct TensorBytes {
   ManifestEntry entry;  // without a digest
@@ -75,6 +87,10 @@ class WeightSink {
 
   // Drops the update. Idempotent by id; kFailedPrecondition once committed.
   virtual Status abort(std::string_view update_id) = 0;
+
+  // Of the update that was committed last; nothing before the first, and from a sink that does not
+  // count.
+  virtual std::optional<UpdateReport> last_report() const { return std::nullopt; }
 };
 
 }  // namespace rlgen

@@ -32,7 +32,8 @@ void Generation::start_updates(const std::vector<ShardInfo>& infos) {
                                                  CoordinatorOptions{.clock = options_.clock.get(),
                                                                     .note = options_.note_update,
                                                                     .served_version = found.version,
-                                                                    .last_serial = found.serial});
+                                                                    .last_serial = found.serial,
+                                                                    .log = options_.log});
   for (const size_t behind : found.behind) updates_->set_stale(behind);
 }
 

@@ -245,6 +245,40 @@ Status UpdateCoordinator::prepare(std::string_view update_id) {
   return absl::OkStatus();
 }
 
+std::optional<UpdateReport> UpdateCoordinator::last_report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+void UpdateCoordinator::log_report(const UpdateReport& report) const {
+  const std::string text = fmt::format(
+      "update {}: {} tensors, {} bytes, {} tensors changed, at most {} bytes staged",
+      report.update_id, report.tensors, report.bytes, report.changed, report.staging_peak);
+  if (report.changed > 0) return write_log(options_.log, LogLevel::kInfo, text);
+  write_log(options_.log, LogLevel::kWarning,
+            text +
+                "; what was sent is what was served already: does the trainer send the tensors "
+                "that it trains?");
+}
+
+// Of those who committed just now.
+void UpdateCoordinator::take_reports(const std::vector<size_t>& who,
+                                     const std::vector<Status>& results) {
+  std::optional<UpdateReport> merged;
+  for (size_t i = 0; i < who.size(); ++i) {
+    const auto one = results[i].ok() ? members_[who[i]].who.sink->last_report() : std::nullopt;
+    if (!one || one->update_id != spec_.update_id) continue;
+    const int64_t peak = merged ? merged->staging_peak : 0;
+    if (!merged) merged = one;
+    merged->staging_peak = std::max(peak, one->staging_peak);
+  }
+  if (!merged) return;
+  const bool again = report_ && report_->update_id == merged->update_id;
+  if (!again) log_report(*merged);
+  const std::lock_guard lock(mutex_);
+  report_ = std::move(merged);
+}
+
 Status UpdateCoordinator::send_commits(const UpdateSpec& spec) {
   std::vector<size_t> who;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -252,6 +286,7 @@ Status UpdateCoordinator::send_commits(const UpdateSpec& spec) {
   }
   const auto results =
       on_members([&](size_t i) { return members_[i].who.sink->commit(spec.update_id); });
+  take_reports(who, results);
   const std::lock_guard lock(mutex_);
   if (serial_ != spec.serial && all_of_code(results, absl::StatusCode::kFailedPrecondition)) {
     phase_ = Phase::kPrepared;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "contract/ended_updates.h"
 #include "contract/weight_sink.h"
 #include "generation/fan_out.h"
@@ -33,6 +34,7 @@ struct CoordinatorOptions {
   std::function<Status(const UpdateDecision&)> note;
   WeightVersion served_version = 0;  // what all participants serve
   WeightSerial last_serial = 0;      // no update had a higher one
+  LogSink log;                       // gets each report; as a warning where no tensor changed
 };
 
 // One update over several participants, all or none. It gives out the serials, sends each byte to
@@ -63,6 +65,8 @@ class UpdateCoordinator final : public WeightSink {
   Status prepare(std::string_view update_id) override;
   Status commit(std::string_view update_id) override;
   Status abort(std::string_view update_id) override;
+  // As one participant that took part counts it; the largest staging_peak of all.
+  std::optional<UpdateReport> last_report() const override;
 
   // Names the served version anew: `rename` is called for each participant that is current. Where
   // it fails for some, these are stale; where it fails for all, nothing has changed.
@@ -94,6 +98,8 @@ class UpdateCoordinator final : public WeightSink {
   void drop(const std::string& update_id, UpdateOutcome outcome);
   void leave_behind();
   Status send_commits(const UpdateSpec& spec);
+  void take_reports(const std::vector<size_t>& who, const std::vector<Status>& results);
+  void log_report(const UpdateReport& report) const;
   std::vector<Status> on_members(const FanOut::Task& task);
 
   Status check_version(const UpdateSpec& spec) const;
@@ -112,6 +118,7 @@ class UpdateCoordinator final : public WeightSink {
   UpdateSpec spec_;  // of the open update, without its tensors
   std::optional<Clock::TimePoint> deadline_;
   EndedUpdates ended_;
+  std::optional<UpdateReport> report_;
   WeightVersion version_;
   WeightVersion updated_version_;  // of the last update, whatever it is called now
   WeightSerial serial_;

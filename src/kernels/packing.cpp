@@ -137,6 +137,29 @@ void pack_rows(std::byte* packed, DType dtype, int64_t /*n*/, int64_t k, int64_t
   }
 }
 
+// A line of 64 bytes holds one word of each of the 16 rows of a tile, whatever the type.
+bool packed_rows_differ(const std::byte* a, const std::byte* b, DType dtype, int64_t k, int64_t row,
+                        int64_t rows) {
+  constexpr int64_t kWord = 4;
+  const int64_t lines = size_of(dtype) == 2 ? (k + 1) / 2 : k;
+  const int64_t tile_bytes = lines * kLanes * kWord;
+  for (const int64_t end = row + rows; row < end;) {
+    const int64_t lane = row % kLanes;
+    const int64_t lanes = std::min(kLanes - lane, end - row);
+    const int64_t tile = row / kLanes * tile_bytes;
+    row += lanes;
+    if (lanes == kLanes) {
+      if (std::memcmp(a + tile, b + tile, size_t(tile_bytes)) != 0) return true;
+      continue;
+    }
+    for (int64_t line = 0; line < lines; ++line) {
+      const int64_t at = tile + (line * kLanes + lane) * kWord;
+      if (std::memcmp(a + at, b + at, size_t(lanes * kWord)) != 0) return true;
+    }
+  }
+  return false;
+}
+
 void unpack_rows(const PackedMatrix& matrix, int64_t row, int64_t rows, std::byte* destination) {
   if (size_of(matrix.dtype) == 2) {
     unpack_single_rows(reinterpret_cast<const uint16_t*>(matrix.data), matrix.k, row, rows,

@@ -28,6 +28,10 @@ size_t packed_bytes(DType dtype, int64_t n, int64_t k);
 void pack_rows(std::byte* packed, DType dtype, int64_t n, int64_t k, int64_t row, int64_t rows,
                const std::byte* source);
 
+// Whether rows [row, row + rows) of two packed matrices of one type and k differ in their bytes.
+bool packed_rows_differ(const std::byte* a, const std::byte* b, DType dtype, int64_t k, int64_t row,
+                        int64_t rows);
+
 // The inverse: rows [row, row + rows) as they came.
 void unpack_rows(const PackedMatrix& matrix, int64_t row, int64_t rows, std::byte* destination);
 

@@ -97,6 +97,30 @@ TEST(Packing, OtherRowsKeepTheirBytes) {
   }
 }
 
+TEST(Packing, RowsDifferWhereOneOfTheirBytesDoes) {
+  for (const DType dtype : kWeightTypes) {
+    for (const int64_t k : {1, 7, 32}) {
+      const int64_t n = 41;
+      const auto source = random_bytes(source_bytes(dtype, n, k), 3);
+      std::vector<std::byte> packed(packed_bytes(dtype, n, k));
+      pack_rows(packed.data(), dtype, n, k, 0, n, source.data());
+      EXPECT_FALSE(packed_rows_differ(packed.data(), packed.data(), dtype, k, 0, n));
+      for (const int64_t changed : {0, 13, 16, 31, 40}) {
+        std::vector<std::byte> other = packed;
+        other[packed_offset(dtype, k, changed, k - 1)] ^= std::byte{1};
+        for (const int64_t begin : {0, 13, 14, 16, 17, 32, 40}) {
+          for (const int64_t end : {1, 14, 16, 31, 32, 41}) {
+            if (end <= begin) continue;
+            EXPECT_EQ(packed_rows_differ(packed.data(), other.data(), dtype, k, begin, end - begin),
+                      begin <= changed && changed < end)
+                << changed << " in [" << begin << ", " << end << ")";
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Packing, GatherRowWidensExactly) {
   for (const DType dtype : kWeightTypes) {
     const int64_t n = 19;

@@ -99,6 +99,18 @@ void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, in
   }
 }
 
+bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
+                 const std::byte* region, const std::byte* other) {
+  const WeightSlot& slot = table.slots[size_t(entry.slot)];
+  const int64_t first = entry.row + row;
+  if (slot.kind == SlotKind::kVector) {
+    const size_t at = slot.offset + size_t(first * size_of(slot.dtype));
+    return std::memcmp(region + at, other + at, size_t(rows * size_of(slot.dtype))) != 0;
+  }
+  return kernels::packed_rows_differ(region + slot.offset, other + slot.offset, slot.dtype, slot.k,
+                                     first, rows);
+}
+
 WeightSet::WeightSet(std::shared_ptr<const NameTable> table, std::shared_ptr<Region> region,
                      WeightVersion version, WeightSerial serial)
     : table_(std::move(table)), region_(std::move(region)), version_(version), serial_(serial) {}

@@ -85,6 +85,11 @@ void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, i
 void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
                int64_t rows, const std::byte* region, std::byte* destination);
 
+// Whether rows [row, row + rows) of the tensor `entry` are other bytes in one region than in
+// another, both laid out by `table`.
+bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
+                 const std::byte* region, const std::byte* other);
+
 // An immutable set of weights: one region, addressed through the table. The region has at least
 // table->total_bytes bytes.
 class WeightSet {

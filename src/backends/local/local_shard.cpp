@@ -29,6 +29,8 @@ Status LocalShard::prepare(std::string_view update_id) { return weights_->prepar
 Status LocalShard::commit(std::string_view update_id) { return weights_->commit(update_id); }
 Status LocalShard::abort(std::string_view update_id) { return weights_->abort(update_id); }
 
+std::optional<UpdateReport> LocalShard::last_report() const { return weights_->last_report(); }
+
 Status LocalShard::submit(std::vector<SequenceRequest> requests) {
   return engine_->submit(std::move(requests));
 }

@@ -28,6 +28,7 @@ class LocalShard final : public ShardClient {
   Status prepare(std::string_view update_id) override;
   Status commit(std::string_view update_id) override;
   Status abort(std::string_view update_id) override;
+  std::optional<UpdateReport> last_report() const override;
 
   Status submit(std::vector<SequenceRequest> requests) override;
   Status cancel(std::span<const SequenceId> ids) override;

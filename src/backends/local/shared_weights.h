@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class SharedWeights final : public WeightSink {
   Status prepare(std::string_view update_id) override { return store_.prepare(update_id); }
   Status commit(std::string_view update_id) override;
   Status abort(std::string_view update_id) override { return store_.abort(update_id); }
+  std::optional<UpdateReport> last_report() const override { return store_.last_report(); }
 
   // WeightStore's.
   Status relabel(WeightVersion version);

@@ -39,7 +39,8 @@ IncomingTensor::IncomingTensor(TensorTarget target, std::byte* region)
       size_(bytes_of(target_.entry->shape, target_.sent)),
       row_bytes_(size_t(size_of(target_.sent)) *
                  (target_.is_matrix() ? size_t(target_.slot().k) : 1)),
-      complete_(size_ == 0) {}
+      complete_(size_ == 0),
+      changed_(target_.served == nullptr) {}
 
 Status IncomingTensor::check_range(size_t offset, size_t size) const {
   if (offset <= size_ && size <= size_ - offset) return absl::OkStatus();
@@ -74,6 +75,7 @@ Status IncomingTensor::write(size_t offset, std::span<const std::byte> bytes) {
     digest_checked_ = digest_checked_ || whole;
     if (!direct) {
       staged_.add(offset, offset + bytes.size());
+      if (staging_.empty()) target_.staging->add(int64_t(size_));
       staging_.resize(size_);
     }
   }
@@ -96,8 +98,14 @@ Status IncomingTensor::write(size_t offset, std::span<const std::byte> bytes) {
 }
 
 void IncomingTensor::place(size_t offset, std::span<const std::byte> bytes) {
-  models::write_rows(*target_.table, *target_.entry, target_.sent, int64_t(offset / row_bytes_),
-                     int64_t(bytes.size() / row_bytes_), bytes.data(), region_);
+  const auto row = int64_t(offset / row_bytes_);
+  const auto rows = int64_t(bytes.size() / row_bytes_);
+  models::write_rows(*target_.table, *target_.entry, target_.sent, row, rows, bytes.data(),
+                     region_);
+  if (changed_) return;
+  if (models::rows_differ(*target_.table, *target_.entry, row, rows, region_, target_.served)) {
+    changed_ = true;
+  }
 }
 
 // Directly placed ranges hold whole rows, so the merged staged ranges do too.
@@ -107,6 +115,14 @@ void IncomingTensor::place_staged() {
     place(begin, std::span(staging_).subspan(begin, end - begin));
   }
   std::vector<std::byte>().swap(staging_);
+  target_.staging->add(-int64_t(size_));
+}
+
+// The rows of an alias are another tensor's to place.
+bool IncomingTensor::changed() const {
+  if (changed_ || !target_.alias) return changed_;
+  return models::rows_differ(*target_.table, *target_.entry, 0, target_.entry->shape[0], region_,
+                             target_.served);
 }
 
 bool IncomingTensor::complete() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -11,6 +12,23 @@
 
 namespace rlgen::engine {
 
+// Bytes that the tensors of an update hold beside the set that they fill, until they are packed.
+class StagingMeter {
+ public:
+  void add(int64_t bytes) {
+    const int64_t now = now_.fetch_add(bytes) + bytes;
+    int64_t peak = peak_.load();
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+  }
+  int64_t now() const { return now_; }
+  int64_t peak() const { return peak_; }
+
+ private:
+  std::atomic<int64_t> now_{0};
+  std::atomic<int64_t> peak_{0};
+};
+
 // Where a tensor's bytes go and how they look on the way.
 struct TensorTarget {
   const models::NameTable* table = nullptr;  // with its layout; outlives the object
@@ -19,6 +37,9 @@ struct TensorTarget {
   std::string digest;  // hex, of the bytes as sent; empty: none
   // Another name for rows that a second tensor fills: collected, compared at the end, never stored.
   bool alias = false;
+  // The region of the set that is served, laid out alike, outlives the object; null: there is none.
+  const std::byte* served = nullptr;
+  StagingMeter* staging = nullptr;  // outlives the object
 
   const models::WeightSlot& slot() const { return table->slots[size_t(entry->slot)]; }
   bool is_matrix() const { return slot().kind == models::SlotKind::kMatrix; }
@@ -44,6 +65,9 @@ class IncomingTensor {
   // Compares the digest, and the rows of an alias, with `filled`, the set that the region belongs
   // to. kDataLoss names the tensor and both values.
   Status verify(const models::WeightSet& filled) const;
+  // Whether its bytes as served are others than those that are served now. Once it is complete.
+  bool changed() const;
+  size_t size() const { return size_; }
 
  private:
   bool packs_at_once(size_t offset, size_t size) const;
@@ -59,12 +83,13 @@ class IncomingTensor {
   const size_t row_bytes_;  // as sent; one element of a vector
 
   mutable std::mutex mutex_;
-  ByteRanges claimed_;              // guarded by mutex_
-  ByteRanges staged_;               // guarded by mutex_
-  size_t arrived_ = 0;              // guarded by mutex_: bytes placed or staged
-  bool complete_ = false;           // guarded by mutex_
-  bool digest_checked_ = false;     // guarded by mutex_
-  std::string staged_digest_;       // set before complete_ when the bytes are cast
+  ByteRanges claimed_;           // guarded by mutex_
+  ByteRanges staged_;            // guarded by mutex_
+  size_t arrived_ = 0;           // guarded by mutex_: bytes placed or staged
+  bool complete_ = false;        // guarded by mutex_
+  bool digest_checked_ = false;  // guarded by mutex_
+  std::string staged_digest_;    // set before complete_ when the bytes are cast
+  std::atomic<bool> changed_;
   std::vector<std::byte> staging_;  // sized under mutex_; disjoint ranges written outside it
 };
 

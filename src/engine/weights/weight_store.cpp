@@ -66,6 +66,16 @@ std::optional<OpenUpdate> WeightStore::open_update() const {
                     .prepared = state_ == State::kPrepared || state_ == State::kCommitting};
 }
 
+int64_t WeightStore::staging_bytes() const {
+  std::lock_guard lock(mutex_);
+  return open_ ? open_->staging_bytes() : 0;
+}
+
+std::optional<UpdateReport> WeightStore::last_report() const {
+  std::lock_guard lock(mutex_);
+  return report_;
+}
+
 Status WeightStore::relabel(WeightVersion version) {
   if (version < 0) {
     return absl::InvalidArgumentError(
@@ -258,7 +268,8 @@ Status WeightStore::begin(const UpdateSpec& spec) {
   if (spec.base) std::memcpy(region->data(), current_->region()->data(), size_t(region->size()));
   UpdateSpec resolved = spec;
   if (!resolved.version) resolved.version = label_.serial == 0 ? 0 : label_.version + 1;
-  open_ = std::make_shared<WeightUpdate>(std::move(resolved), opening_.table, std::move(region));
+  open_ = std::make_shared<WeightUpdate>(std::move(resolved), opening_.table, std::move(region),
+                                         current_);
   state_ = State::kReceiving;
   if (spec.deadline) deadline_ = options_.clock->now() + *spec.deadline;
   serials_.insert(spec.serial);
@@ -292,6 +303,7 @@ Status WeightStore::prepare(std::string_view update_id) {
   const std::shared_ptr<WeightUpdate> update = open_;
   lock.unlock();
   const Status verified = update->verify();
+  if (verified.ok()) update->count();
   lock.lock();
   state_ = State::kPrepared;
   if (!verified.ok()) close(UpdateOutcome::kAborted);
@@ -323,6 +335,7 @@ Status WeightStore::commit(std::string_view update_id) {
     serving_ = opening_;
     auto served = served_manifest(*update);
     manifest_ = update->spec().base ? with_rest(std::move(served), manifest_) : std::move(served);
+    report_ = update->report();
     close(UpdateOutcome::kCommitted);
   }
   changed_.notify_all();

@@ -52,6 +52,7 @@ class WeightStore final : public WeightSink {
   Status prepare(std::string_view update_id) override;
   Status commit(std::string_view update_id) override;
   Status abort(std::string_view update_id) override;
+  std::optional<UpdateReport> last_report() const override;
 
   // Names the set that is served anew; the users of the weights are told as at a flip, with a set
   // of the same serial. Waits for a prepare or commit that is under way. Errors: a negative version
@@ -70,6 +71,8 @@ class WeightStore final : public WeightSink {
 
   // The update that is open, if any.
   std::optional<OpenUpdate> open_update() const;
+  // Bytes that it holds of now beside the set that it fills (UpdateReport::staging_peak).
+  int64_t staging_bytes() const;
 
   // The set that is served; null before the first commit and while the weights stand down.
   std::shared_ptr<const models::WeightSet> current() const;
@@ -126,6 +129,7 @@ class WeightStore final : public WeightSink {
   std::optional<Layout> serving_;
   std::shared_ptr<const models::WeightSet> current_;
   std::vector<ManifestEntry> manifest_;
+  std::optional<UpdateReport> report_;
   EndedUpdates ended_;
   std::set<WeightSerial> serials_;
 };

@@ -26,10 +26,13 @@ bool is_alias(const NameTable& table, const WeightEntry& entry) {
 }  // namespace
 
 WeightUpdate::WeightUpdate(UpdateSpec spec, std::shared_ptr<const NameTable> table,
-                           std::shared_ptr<Region> region)
+                           std::shared_ptr<Region> region,
+                           std::shared_ptr<const models::WeightSet> served)
     : spec_(std::move(spec)),
       weights_(std::make_shared<models::WeightSet>(table, region, spec_.version.value_or(0),
-                                                   spec_.serial)) {
+                                                   spec_.serial)),
+      served_(std::move(served)) {
+  const std::byte* const old = served_ ? served_->region()->data() : nullptr;
   for (const ManifestEntry& listed : spec_.manifest) {
     const WeightEntry* entry = table->find(listed.name);
     if (entry == nullptr) {
@@ -41,7 +44,9 @@ WeightUpdate::WeightUpdate(UpdateSpec spec, std::shared_ptr<const NameTable> tab
                                                         .entry = entry,
                                                         .sent = listed.dtype,
                                                         .digest = listed.digest,
-                                                        .alias = is_alias(*table, *entry)},
+                                                        .alias = is_alias(*table, *entry),
+                                                        .served = old,
+                                                        .staging = &staging_},
                                            region->data()));
   }
 }
@@ -68,6 +73,16 @@ Status WeightUpdate::check_complete() const {
   if (missing > kNamed) named += fmt::format("; and {} more", missing - kNamed);
   return absl::FailedPreconditionError(
       fmt::format("update {} is not complete: {}", spec_.update_id, named));
+}
+
+void WeightUpdate::count() {
+  report_ = {.update_id = spec_.update_id,
+             .tensors = int64_t(tensors_.size()),
+             .staging_peak = staging_.peak()};
+  for (const auto& [name, tensor] : tensors_) {
+    report_.bytes += int64_t(tensor.size());
+    report_.changed += tensor.changed() ? 1 : 0;
+  }
 }
 
 Status WeightUpdate::verify() const {

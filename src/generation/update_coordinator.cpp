@@ -23,7 +23,11 @@ UpdateCoordinator::UpdateCoordinator(std::vector<UpdateParticipant> participants
       version_(options_.served_version),
       updated_version_(options_.served_version),
       serial_(options_.last_serial),
-      last_serial_(options_.last_serial) {
+      last_serial_(options_.last_serial),
+      timer_(options_.clock, [this] {
+        const std::lock_guard operation(operation_);
+        drop_if_late();
+      }) {
   for (UpdateParticipant& who : participants) members_.push_back({.who = std::move(who)});
 }
 
@@ -107,6 +111,7 @@ void UpdateCoordinator::drop(const std::string& update_id, UpdateOutcome outcome
   ended_.add(update_id, outcome);
   phase_ = Phase::kIdle;
   deadline_.reset();
+  timer_.clear();
 }
 
 void UpdateCoordinator::drop_if_late() {
@@ -186,10 +191,18 @@ Status UpdateCoordinator::begin(const UpdateSpec& spec) {
   if (phase_ == Phase::kDecided) leave_behind();
   RLGEN_RETURN_IF_ERROR(begin_members(given));
   given.manifest.clear();
+  std::optional<Clock::TimePoint> deadline;
+  if (spec.deadline) {
+    deadline = options_.clock->now() + *spec.deadline;
+    if (const Status watched = timer_.set(*deadline); !watched.ok()) {
+      drop(given.update_id, UpdateOutcome::kAborted);
+      return watched;
+    }
+  }
   const std::lock_guard lock(mutex_);
+  deadline_ = deadline;
   spec_ = std::move(given);
   phase_ = Phase::kReceiving;
-  if (spec.deadline) deadline_ = options_.clock->now() + *spec.deadline;
   return absl::OkStatus();
 }
 
@@ -220,7 +233,12 @@ Status UpdateCoordinator::write(std::string_view update_id, std::string_view nam
     failed += status.ok() ? 0 : 1;
     if (first.ok()) first = to.size() == 1 ? status : annotate(status, member->who.name);
   }
-  if (failed == 0 || failed == to.size()) return first;
+  if (failed == 0) return first;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_.contains(update_id)) return ended_.refusal(update_id);  // meanwhile
+  }
+  if (failed == to.size()) return first;
   const Status dropped = abort(update_id);
   return annotate(first, fmt::format("update {} is dropped, since not every shard took the bytes{}",
                                      update_id, dropped.ok() ? "" : " (it was over already)"));
@@ -332,6 +350,7 @@ Status UpdateCoordinator::commit(std::string_view update_id) {
     const std::lock_guard lock(mutex_);
     phase_ = Phase::kDecided;
     deadline_.reset();
+    timer_.clear();
   }
   return send_commits(spec_);
 }

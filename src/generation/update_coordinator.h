@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/deadline_timer.h"
 #include "base/log.h"
 #include "contract/ended_updates.h"
 #include "contract/weight_sink.h"
@@ -51,7 +52,8 @@ struct CoordinatorOptions {
 //   prepare  an error drops the update, unless everyone says the same: that tensors are missing
 //   commit   after the decision: the first error, naming the participant. The update is decided
 //            then, abort is refused, and commit may be called again to reach those that failed
-//   any      kDeadlineExceeded once the deadline passed before the decision: the update is dropped
+//   any      kDeadlineExceeded once the deadline passed before the decision. The update is dropped
+//            then, whether somebody calls or not; a prepare that runs is waited for
 class UpdateCoordinator final : public WeightSink {
  public:
   UpdateCoordinator(std::vector<UpdateParticipant> participants, CoordinatorOptions options);
@@ -124,6 +126,8 @@ class UpdateCoordinator final : public WeightSink {
   WeightSerial serial_;
   WeightSerial last_serial_;  // given out
   int64_t opened_ = 0;
+
+  DeadlineTimer timer_;  // dies first
 };
 
 }  // namespace rlgen::generation

@@ -38,7 +38,10 @@ std::vector<ManifestEntry> with_rest(std::vector<ManifestEntry> listed,
 }  // namespace
 
 WeightStore::WeightStore(std::shared_ptr<const models::NameTable> table, WeightStoreOptions options)
-    : names_(std::move(table)), options_(std::move(options)) {}
+    : names_(std::move(table)), options_(std::move(options)), timer_(options_.clock, [this] {
+        std::lock_guard lock(mutex_);
+        expire();
+      }) {}
 
 std::shared_ptr<const models::WeightSet> WeightStore::current() const {
   std::lock_guard lock(mutex_);
@@ -156,6 +159,7 @@ void WeightStore::close(UpdateOutcome outcome) {
   ended_.add(open_->spec().update_id, outcome);
   open_.reset();
   deadline_.reset();
+  timer_.clear();
   opening_ = {};
 }
 
@@ -166,6 +170,11 @@ bool WeightStore::is_late() const {
 
 void WeightStore::expire() {
   if (is_late()) close(UpdateOutcome::kExpired);
+}
+
+// The deadline may have come while the update could not be dropped.
+void WeightStore::watch_deadline() {
+  if (open_ && deadline_) timer_.set(*deadline_).IgnoreError();  // its thread is there
 }
 
 Status WeightStore::check_open(std::string_view update_id) const {
@@ -266,12 +275,16 @@ Status WeightStore::begin(const UpdateSpec& spec) {
   RLGEN_ASSIGN_OR_RETURN(opening_, layout_for(spec));
   RLGEN_ASSIGN_OR_RETURN(auto region, opening_.pool->lend());
   if (spec.base) std::memcpy(region->data(), current_->region()->data(), size_t(region->size()));
+  if (spec.deadline) {
+    const Clock::TimePoint deadline = options_.clock->now() + *spec.deadline;
+    RLGEN_RETURN_IF_ERROR(timer_.set(deadline));
+    deadline_ = deadline;
+  }
   UpdateSpec resolved = spec;
   if (!resolved.version) resolved.version = label_.serial == 0 ? 0 : label_.version + 1;
   open_ = std::make_shared<WeightUpdate>(std::move(resolved), opening_.table, std::move(region),
                                          current_);
   state_ = State::kReceiving;
-  if (spec.deadline) deadline_ = options_.clock->now() + *spec.deadline;
   serials_.insert(spec.serial);
   return absl::OkStatus();
 }
@@ -307,6 +320,7 @@ Status WeightStore::prepare(std::string_view update_id) {
   lock.lock();
   state_ = State::kPrepared;
   if (!verified.ok()) close(UpdateOutcome::kAborted);
+  watch_deadline();
   changed_.notify_all();
   return annotate(verified, fmt::format("update {} is dropped", update_id));
 }
@@ -338,6 +352,7 @@ Status WeightStore::commit(std::string_view update_id) {
     report_ = update->report();
     close(UpdateOutcome::kCommitted);
   }
+  watch_deadline();
   changed_.notify_all();
   return flipped;
 }

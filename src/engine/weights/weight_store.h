@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/deadline_timer.h"
 #include "contract/ended_updates.h"
 #include "contract/shard.h"
 #include "contract/weight_sink.h"
@@ -37,8 +38,10 @@ struct WeightStoreOptions {
 //            that an earlier update had, a name listed twice, a digest that is no XXH3-128, a type
 //            other than the stored one without `cast`, a subset that names no tensor of the model;
 //            kFailedPrecondition for a base that is not served. It copies the base.
-//   any      kDeadlineExceeded once the deadline passed: the update is dropped then. A commit that
-//            has begun is not cut off.
+//   any      kDeadlineExceeded once the deadline passed. The update is dropped at the deadline,
+//            whether somebody calls or not, and what it held is free; a commit that has begun is
+//            not cut off, a prepare is dropped at its end. begin gives kResourceExhausted where the
+//            system has no thread for that.
 //   prepare  kDataLoss and kInvalidArgument drop the update
 // Whether a version may follow the one that is served is not its affair: it takes any.
 // The memory of the set served before is kept for the next update once nobody reads it.
@@ -110,6 +113,7 @@ class WeightStore final : public WeightSink {
   bool at_rest() const;
   bool is_late() const;
   void expire();
+  void watch_deadline();
   void close(UpdateOutcome outcome);
   Status check_open(std::string_view update_id) const;
 
@@ -132,6 +136,8 @@ class WeightStore final : public WeightSink {
   std::optional<UpdateReport> report_;
   EndedUpdates ended_;
   std::set<WeightSerial> serials_;
+
+  DeadlineTimer timer_;  // dies first
 };
 
 }  // namespace rlgen::engine

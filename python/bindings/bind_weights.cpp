@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -193,10 +194,12 @@ void sleep(Engine& engine, int level, bool weights, bool kv_cache) {
 // A sender whose waits Ctrl-C ends. One thread at a time.
 class Sender {
  public:
-  static std::unique_ptr<Sender> make(const std::string& endpoint, int64_t buffer_bytes,
+  static std::unique_ptr<Sender> make(const std::string& endpoint,
+                                      std::shared_ptr<refit::IpcBuffers> buffers,
                                       double timeout_s) {
     auto made = std::make_unique<Sender>();
-    refit::IpcSendOptions options{.buffer_bytes = buffer_bytes,
+    made->buffers_ = std::move(buffers);
+    refit::IpcSendOptions options{.buffers = made->buffers_.get(),
                                   .timeout = to_milliseconds(timeout_s)};
     options.interrupted = [raw = made.get()] { return raw->watch_.interrupted(); };
     const nb::gil_scoped_release unlocked;
@@ -223,6 +226,7 @@ class Sender {
     check(done);
   }
 
+  std::shared_ptr<refit::IpcBuffers> buffers_;
   Watch watch_;
   std::optional<refit::IpcSender> sender_;
 };
@@ -394,8 +398,14 @@ void bind_ipc(nb::module_& module, nb::class_<Engine>& engine) {
         return unwrap(refit::ipc_endpoint(folder, run, shard));
       },
       "folder"_a, "run"_a, "shard"_a);
+  nb::class_<refit::IpcBuffers>(module, "IpcBuffers", "Shared memory of a sender.")
+      .def(nb::new_([](int64_t buffer_bytes) {
+             return std::make_shared<refit::IpcBuffers>(
+                 unwrap(refit::IpcBuffers::create(buffer_bytes)));
+           }),
+           "buffer_bytes"_a);
   nb::class_<Sender>(module, "IpcSender", "Sends tensors to an engine of this machine.")
-      .def(nb::new_(&Sender::make), "endpoint"_a, "buffer_bytes"_a, "timeout_s"_a)
+      .def(nb::new_(&Sender::make), "endpoint"_a, "buffers"_a, "timeout_s"_a)
       .def("send", &Sender::send, "name"_a, "tensor"_a.noconvert())
       .def("finish", &Sender::finish);
   engine.def("receive_ipc", &receive_ipc, "endpoint"_a, "manifest"_a, "options"_a,

@@ -107,7 +107,8 @@ class Arrivals {
             fmt::format("tensor {}: {} bytes at {} are outside the buffer's {} bytes", entry->name,
                         size, offset, bytes.size()));
       }
-      tensors.push_back({entry->name, entry->shape, bytes.subspan(offset, size), {}});
+      tensors.push_back(
+          {entry->name, entry->shape, bytes.subspan(offset, size), {}, !entry->digest.empty()});
       offset = ipc_align(offset + size);
       report_.bytes += int64_t(size);
     }
@@ -149,7 +150,8 @@ Status take_batches(ZmqSocket& socket, const UpdateSpec& spec, WeightSink& sink,
             fmt::format("the update was not complete within {} ms", spec.deadline->count()));
       }
     }
-    RLGEN_ASSIGN_OR_RETURN(const std::string message, socket.receive({wait, options.interrupted}, /*notice_loss=*/any));
+    RLGEN_ASSIGN_OR_RETURN(const std::string message,
+                           socket.receive({wait, options.interrupted}, /*notice_loss=*/any));
     any = true;
     const auto frame = read_frame(std::as_bytes(std::span(message)));
     if (frame.ok() && frame->complete) return absl::OkStatus();

@@ -21,29 +21,39 @@ StatusOr<SharedMemory> new_buffer(int64_t size) {
 
 }  // namespace
 
-IpcSender::IpcSender(ZmqSocket socket, const IpcSendOptions& options, SharedMemory first,
-                     SharedMemory second)
-    : socket_(std::move(socket)),
-      options_(options),
-      buffers_{std::move(first), std::move(second)} {}
-
-StatusOr<IpcSender> IpcSender::create(const std::string& endpoint, const IpcSendOptions& options) {
-  const int64_t half = options.buffer_bytes / 2;
+StatusOr<IpcBuffers> IpcBuffers::create(int64_t buffer_bytes) {
+  const int64_t half = buffer_bytes / 2;
   if (half <= 0) {
     return absl::InvalidArgumentError(
-        fmt::format("buffer_bytes is {}; it must be above 1", options.buffer_bytes));
+        fmt::format("buffer_bytes is {}; it must be above 1", buffer_bytes));
   }
-  RLGEN_ASSIGN_OR_RETURN(ZmqSocket socket, ZmqSocket::bind_asking(endpoint));
   RLGEN_ASSIGN_OR_RETURN(SharedMemory first, new_buffer(half));
   RLGEN_ASSIGN_OR_RETURN(SharedMemory second, new_buffer(half));
-  return IpcSender(std::move(socket), options, std::move(first), std::move(second));
+  return IpcBuffers{{std::move(first), std::move(second)}, std::nullopt};
+}
+
+IpcSender::IpcSender(ZmqSocket socket, const IpcSendOptions& options,
+                     std::unique_ptr<IpcBuffers> own)
+    : socket_(std::move(socket)),
+      options_(options),
+      own_(std::move(own)),
+      buffers_(own_ ? own_.get() : options.buffers) {}
+
+StatusOr<IpcSender> IpcSender::create(const std::string& endpoint, const IpcSendOptions& options) {
+  RLGEN_ASSIGN_OR_RETURN(ZmqSocket socket, ZmqSocket::bind_asking(endpoint));
+  std::unique_ptr<IpcBuffers> own;
+  if (options.buffers == nullptr) {
+    RLGEN_ASSIGN_OR_RETURN(IpcBuffers made, IpcBuffers::create(options.buffer_bytes));
+    own = std::make_unique<IpcBuffers>(std::move(made));
+  }
+  return IpcSender(std::move(socket), options, std::move(own));
 }
 
 Status IpcSender::send(std::string_view name, std::span<const std::byte> bytes) {
-  const auto room = size_t(buffers_[filling_].size());
+  const auto room = size_t(buffers_->halves[filling_].size());
   if (ipc_align(bytes.size()) > room) return send_alone(name, bytes);
   if (ipc_align(bytes.size()) > room - size_t(batch_.used_bytes)) RLGEN_RETURN_IF_ERROR(flush());
-  const auto to = buffers_[filling_].writable().subspan(size_t(batch_.used_bytes));
+  const auto to = buffers_->halves[filling_].writable().subspan(size_t(batch_.used_bytes));
   std::memcpy(to.data(), bytes.data(), bytes.size());
   batch_.names.emplace_back(name);
   batch_.used_bytes += int64_t(ipc_align(bytes.size()));
@@ -77,7 +87,7 @@ Status IpcSender::send_frame(const IpcFrame& frame) {
 // The other buffer is free once the message before this one was answered, which send_frame awaits.
 Status IpcSender::flush() {
   if (batch_.names.empty()) return absl::OkStatus();
-  const SharedMemory& buffer = buffers_[filling_];
+  const SharedMemory& buffer = buffers_->halves[filling_];
   batch_.buffer = buffer.name();
   batch_.buffer_bytes = buffer.size();
   RLGEN_RETURN_IF_ERROR(send_frame(std::exchange(batch_, {})));
@@ -88,14 +98,20 @@ Status IpcSender::flush() {
 Status IpcSender::send_alone(std::string_view name, std::span<const std::byte> bytes) {
   RLGEN_RETURN_IF_ERROR(flush());
   const auto size = int64_t(ipc_align(bytes.size()));
-  RLGEN_ASSIGN_OR_RETURN(SharedMemory buffer, new_buffer(size));
-  std::memcpy(buffer.writable().data(), bytes.data(), bytes.size());
+  auto& alone = buffers_->alone;
+  if (!alone || alone->size() < size) {
+    alone.reset();
+    RLGEN_ASSIGN_OR_RETURN(alone, new_buffer(size));
+  }
+  std::memcpy(alone->writable().data(), bytes.data(), bytes.size());
   RLGEN_RETURN_IF_ERROR(send_frame({.complete = false,
-                                    .buffer = buffer.name(),
-                                    .buffer_bytes = size,
+                                    .buffer = alone->name(),
+                                    .buffer_bytes = alone->size(),
                                     .names = {std::string(name)},
                                     .used_bytes = size}));
-  return await_answer();
+  const Status answered = await_answer();
+  if (own_) own_->alone.reset();
+  return answered;
 }
 
 Status IpcSender::finish() {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,19 +16,34 @@
 
 namespace rlgen::refit {
 
+// Of both staging buffers together. Small enough that what one side has written is still in a cache
+// when the other side reads it.
+inline constexpr int64_t kIpcBufferBytes = int64_t(32) << 20;
+
+// A sender's staging memory, which a trainer keeps from one update to the next: the first touch of
+// shared memory costs several times a copy. One sender at a time. Move only.
+struct IpcBuffers {
+  // kInvalidArgument for a budget that is not above 1; errors of shared memory.
+  static StatusOr<IpcBuffers> create(int64_t buffer_bytes = kIpcBufferBytes);
+
+  SharedMemory halves[2];
+  std::optional<SharedMemory> alone;  // of the largest tensor that needed one of its own
+};
+
 struct IpcSendOptions {
-  int64_t buffer_bytes = int64_t(256) << 20;   // of both staging buffers together
+  int64_t buffer_bytes = kIpcBufferBytes;
+  IpcBuffers* buffers = nullptr;  // outlive the sender; null: it makes its own, of buffer_bytes
   std::chrono::milliseconds timeout{120'000};  // for each answer
   std::function<bool()> interrupted;  // asked about every 50 ms of a wait; true: kCancelled
 };
 
 // The trainer's end: packs tensors, in the order of the calls, into two buffers of shared memory by
 // turns and fills one while the receiver reads the other. A tensor larger than one of them has one
-// of its own, which is freed once it was read. One thread at a time. Buffers and the socket's file
-// go with the object, on every path.
+// of its own, which is freed once it was read unless the buffers are kept. One thread at a time.
+// Buffers that it made and the socket's file go with the object, on every path.
 class IpcSender {
  public:
-  // kInvalidArgument for a budget that is not above 0; errors of sockets and shared memory.
+  // Errors of sockets and of IpcBuffers::create.
   static StatusOr<IpcSender> create(const std::string& endpoint, const IpcSendOptions& options);
 
   // Bytes of one whole tensor. kDeadlineExceeded when the receiver does not answer in time: it may
@@ -38,8 +54,7 @@ class IpcSender {
   Status finish();
 
  private:
-  IpcSender(ZmqSocket socket, const IpcSendOptions& options, SharedMemory first,
-            SharedMemory second);
+  IpcSender(ZmqSocket socket, const IpcSendOptions& options, std::unique_ptr<IpcBuffers> own);
   Status flush();
   Status send_alone(std::string_view name, std::span<const std::byte> bytes);
   Status send_frame(const IpcFrame& frame);
@@ -48,7 +63,8 @@ class IpcSender {
 
   ZmqSocket socket_;
   IpcSendOptions options_;
-  SharedMemory buffers_[2];
+  std::unique_ptr<IpcBuffers> own_;  // null where the caller keeps them
+  IpcBuffers* buffers_;
   int filling_ = 0;
   IpcFrame batch_;        // what the filling buffer holds
   bool waiting_ = false;  // for an answer

@@ -236,6 +236,23 @@ TEST_F(IpcTest, ManyUpdatesLeaveNothingBehind_FB123) {
   EXPECT_EQ(shared_memory_files(), 0u);
 }
 
+TEST_F(IpcTest, BuffersThatAreKeptServeEveryUpdate_FB095_FB123) {
+  {
+    auto buffers = *IpcBuffers::create(1 << 12);
+    for (int round = 0; round < 20; ++round) {
+      auto receiving = receive();
+      auto to = *IpcSender::create(endpoint_, {.buffers = &buffers, .timeout = seconds(20)});
+      ASSERT_TRUE(send_all(to).ok());
+      ASSERT_TRUE(receiving.get().ok());
+      EXPECT_EQ(sink_.serving, tensors_);
+      // Two halves, and the one of tensor 7.
+      EXPECT_EQ(shared_memory_files(), 3u);
+      EXPECT_EQ(buffers.alone->size(), int64_t(ipc_align(tensors_["layers.7"].size())));
+    }
+  }
+  EXPECT_EQ(shared_memory_files(), 0u);
+}
+
 TEST(IpcEndpoint, IsTheSameOnBothSidesAndNamesTheRun) {
   EXPECT_EQ(*ipc_endpoint("/tmp", "run-7", "0"), "ipc:///tmp/rlgen-run-7-0.sock");
   EXPECT_THAT(ipc_endpoint("/tmp", "a/b", "0").status().message(), HasSubstr("run is 'a/b'"));

@@ -24,8 +24,8 @@ void add_pieces(const TensorSource& tensor, std::vector<Piece>* pieces) {
   const size_t total = tensor.bytes.size();
   const int64_t rows = tensor.shape.rank() == 0 ? 1 : std::max<int64_t>(tensor.shape[0], 1);
   const size_t group = total / size_t(rows) * kRowGroup;
-  const size_t step =
-      group == 0 ? std::max<size_t>(total, 1) : std::max<size_t>(kPieceBytes / group, 1) * group;
+  const size_t step = tensor.whole || group == 0 ? std::max<size_t>(total, 1)
+                                                 : std::max<size_t>(kPieceBytes / group, 1) * group;
   size_t offset = 0;
   do {
     const size_t size = std::min(step, total - offset);

@@ -18,6 +18,7 @@ struct TensorSource {
   Shape shape;
   std::span<const std::byte> bytes;
   std::string_view origin;  // a file, say; for messages; may be empty
+  bool whole = false;       // in one range: a digest is then checked as it comes, not by unpacking
 };
 
 // Writes all of them into an open update. Large ones go in ranges of whole rows, a multiple of 16

@@ -6,17 +6,20 @@ trainer in this process, `IpcTransport` for one in another process, which calls 
 
 from __future__ import annotations
 
-from rlgen.weight_sync.ipc import IpcTransport, refit_info, send_weights
+from rlgen._native import IpcBuffers
+from rlgen.weight_sync.ipc import IpcTransport, ipc_buffers, refit_info, send_weights
 from rlgen.weight_sync.memory import MemoryTransport
 from rlgen.weight_sync.supervision import supervise
 from rlgen.weight_sync.synchronizer import DispatchGate, Transport, WeightSynchronizer
 
 __all__ = [
     "DispatchGate",
+    "IpcBuffers",
     "IpcTransport",
     "MemoryTransport",
     "Transport",
     "WeightSynchronizer",
+    "ipc_buffers",
     "refit_info",
     "send_weights",
     "supervise",

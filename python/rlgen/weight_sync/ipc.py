@@ -6,29 +6,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rlgen import _native
+from rlgen._native import IpcBuffers
 from rlgen.weights import NamedTensors, dtype_name, exportable
 
-BUFFER_BYTES = 256 << 20
+BUFFER_BYTES = 32 << 20
 ANSWER_SECONDS = 120.0
+
+
+def ipc_buffers(buffer_bytes: int = BUFFER_BYTES) -> IpcBuffers:
+    """Shared memory for `send_weights`, of one call at a time.
+
+    buffer_bytes: of two buffers together, one of which is filled while the other is read. A tensor larger than
+    one of them gets memory of its own, which is kept for the next one.
+    """
+    return _native.IpcBuffers(buffer_bytes)
 
 
 def send_weights(
     endpoint: str,
     named_tensors: NamedTensors,
     *,
-    buffer_bytes: int = BUFFER_BYTES,
+    buffers: IpcBuffers | None = None,
     timeout_s: float = ANSWER_SECONDS,
 ) -> None:
     """Sends an update from the trainer's process to the engines behind `endpoint`. Blocks until it is served.
 
     named_tensors: every tensor under its Hugging Face name, on the CPU and contiguous, in the order of
-    `refit_info`; tensors that share their memory go once. buffer_bytes: of the two buffers of shared memory
-    together. timeout_s: for each answer of the engines.
+    `refit_info`; tensors that share their memory go once. buffers: made once and kept by a trainer that sends
+    often, since new shared memory costs more than the copy into it; None for new ones. timeout_s: for each answer of the engines.
 
     Raises DeadlineError when the engines do not answer in time. Whether they took the weights, their own
     future says.
     """
-    sender = _native.IpcSender(endpoint, buffer_bytes, timeout_s)
+    sender = _native.IpcSender(endpoint, buffers or ipc_buffers(), timeout_s)
     for name, tensor in unique_tensors(named_tensors):
         sender.send(name, exportable(name, tensor))
     sender.finish()

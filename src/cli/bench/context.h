@@ -14,6 +14,7 @@
 #include "contract/shard.h"
 #include "kernels/kv_layout.h"
 #include "models/decoder_spec.h"
+#include "refit/ipc_sender.h"
 
 namespace rlgen::cli {
 
@@ -36,10 +37,11 @@ struct BenchContext {
   std::optional<LimitMeter> meter;
   std::optional<PromptMaker> prompts;
 
-  int64_t resident_before = 0;      // of the process, before the shard was started
-  int64_t idle_bytes = 0;           // that the shard took by its start
-  int64_t load_peak_bytes = 0;      // the most during its start; 0: not known
-  int64_t run_peak_bytes = 0;       // the most during the rows; 0: not known
+  int64_t resident_before = 0;                   // of the process, before the shard was started
+  int64_t idle_bytes = 0;                        // that the shard took by its start
+  int64_t load_peak_bytes = 0;                   // the most during its start; 0: not known
+  int64_t run_peak_bytes = 0;                    // the most during the rows; 0: not known
+  std::optional<refit::IpcBuffers> ipc_buffers;  // of the trainer; made by the first update
   int64_t first_update_bytes = 0;   // the most during the first update beyond what was there
   double batch_step_seconds = 0.0;  // the best decode step at batch 64; 0: none yet
 };

@@ -86,8 +86,12 @@ Status send_from_process(BenchContext& context, const Trainer& trainer, UpdateSp
   for (const refit::NamedTensor& tensor : trainer.tensors) {
     spec.manifest.push_back({tensor.name, tensor.view.dtype, tensor.view.shape, {}});
   }
+  if (!context.ipc_buffers) {
+    RLGEN_ASSIGN_OR_RETURN(context.ipc_buffers, refit::IpcBuffers::create());
+  }
   auto sent = std::async(std::launch::async, [&]() -> Status {
-    RLGEN_ASSIGN_OR_RETURN(auto sender, refit::IpcSender::create(endpoint, {}));
+    RLGEN_ASSIGN_OR_RETURN(auto sender,
+                           refit::IpcSender::create(endpoint, {.buffers = &*context.ipc_buffers}));
     for (size_t i = 0; i < trainer.tensors.size(); ++i) {
       RLGEN_RETURN_IF_ERROR(sender.send(trainer.tensors[i].name, trainer.bytes[i]));
     }

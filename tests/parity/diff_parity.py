@@ -26,7 +26,11 @@ from dump_transformers import dump, load_model  # noqa: E402
 CHECKPOINTS = ("llama", "llama_bias", "llama_tied", "llama_rope_llama3", "mistral", "qwen2", "qwen3", "smollm3")
 PARTS = ("input_norm", "qkv", "attention", "post_attention", "output")
 TOLERANCE = 2e-4
-SEQUENCES = [[(5 * i + 2) % 150 for i in range(40)], [(11 * i + 7) % 150 for i in range(23)]]
+
+
+def sequences(vocab_size: int) -> list[list[int]]:
+    """Ids that the model has."""
+    return [[(5 * i + 2) % vocab_size for i in range(40)], [(11 * i + 7) % vocab_size for i in range(23)]]
 
 
 def run_diff(rlgen: Path, model: Path, reference: Path) -> dict[str, Any]:
@@ -43,7 +47,8 @@ def check(rlgen: Path, name: str, scratch: Path) -> list[str]:
     folder = ROOT / "tests" / "fixtures" / "checkpoints" / name
     model = load_model(str(folder))
     reference = scratch / f"{name}.safetensors"
-    save_file(dump(model, SEQUENCES, 0), reference)
+    ids = sequences(model.config.vocab_size)
+    save_file(dump(model, ids, 0), reference)
     faults = []
     report = run_diff(rlgen, folder, reference)
     places = [place["place"] for place in report["places"]]
@@ -55,7 +60,7 @@ def check(rlgen: Path, name: str, scratch: Path) -> list[str]:
         faults.append(f"{name}: differs at {report['first']}")
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight[0, 0] += 1.0
-    save_file(dump(model, SEQUENCES, 0), reference)
+    save_file(dump(model, ids, 0), reference)
     first = run_diff(rlgen, folder, reference)["first"]
     if first is None or (first["position"], first["place"]) != (0, "layers.1.output"):
         faults.append(f"{name}: a changed weight of layers.1.output was found at {first}")

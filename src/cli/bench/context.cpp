@@ -2,7 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace rlgen::cli {
+namespace {
+
+// Steps in which the prompts of a row are read, where none of them is cached and every sequence
+// that has its prompt gets a token in each.
+int32_t prompt_steps(const RowSpec& row, const BenchOptions& options) {
+  const int64_t rows = options.engine.spec.max_num_batched_tokens - row.batch;
+  const int64_t tokens = int64_t{row.batch} * prompt_tokens(row, options);
+  return static_cast<int32_t>(tokens / std::max<int64_t>(rows, 1) + 1);
+}
+
+}  // namespace
 
 int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options) {
   return row.prompt > 0 ? row.prompt : options.prefill_tokens;
@@ -10,7 +23,9 @@ int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options) {
 
 int32_t new_tokens(const RowSpec& row, const BenchOptions& options) {
   if (row.kind != RowKind::kDecode) return 1;
-  return options.decode_tokens > 0 ? options.decode_tokens : row.decode;
+  if (options.decode_tokens > 0) return options.decode_tokens;
+  const bool cached = options.engine.spec.enable_prefix_caching;
+  return row.decode + (cached ? 0 : prompt_steps(row, options));
 }
 
 std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info) {

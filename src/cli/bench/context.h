@@ -43,10 +43,12 @@ struct BenchContext {
   int64_t run_peak_bytes = 0;                    // the most during the rows; 0: not known
   std::optional<refit::IpcBuffers> ipc_buffers;  // of the trainer; made by the first update
   int64_t first_update_bytes = 0;   // the most during the first update beyond what was there
+  int32_t cached_prompts = 0;       // of those that decode rows repeat, were read before
   double batch_step_seconds = 0.0;  // the best decode step at batch 64; 0: none yet
 };
 
-// The tokens of each prompt and the new tokens of each sequence of a row.
+// The tokens of each prompt and the new tokens of each sequence of a row: enough for steps in which
+// every sequence of a decode row decodes, unless --decode-tokens says otherwise.
 int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options);
 int32_t new_tokens(const RowSpec& row, const BenchOptions& options);
 

@@ -76,5 +76,16 @@ TEST(BenchRows, OptionsReplaceTheLengthsOfARow) {
   EXPECT_EQ(prompt_tokens(row_named("prefill/2048"), options), 2048);
 }
 
+TEST(BenchRows, SequencesDecodeUntilThePromptsThatAreNotCachedAreRead) {
+  BenchOptions options;
+  options.engine.spec.max_num_batched_tokens = 512;
+  options.engine.spec.enable_prefix_caching = false;
+  EXPECT_EQ(new_tokens(row_named("decode/128"), options), 16 + 128 * 128 / (512 - 128) + 1);
+  options.engine.spec.max_num_batched_tokens = 64;
+  EXPECT_EQ(new_tokens(row_named("decode/128"), options), 16 + 128 * 128 + 1);
+  options.decode_tokens = 5;
+  EXPECT_EQ(new_tokens(row_named("decode/128"), options), 5);
+}
+
 }  // namespace
 }  // namespace rlgen::cli

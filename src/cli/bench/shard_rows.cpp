@@ -51,6 +51,16 @@ void set_work_limit(const Work& work, const MachineLimits& limits, double tokens
   set_limit(figure, tokens / least, arithmetic ? "arithmetic" : "reading");
 }
 
+// Reads the prompts of a decode row, so that its sequences find them cached and begin together.
+Status cache_prompts(BenchContext& context, int32_t count, int32_t prompt) {
+  const bool caching = context.options.engine.spec.enable_prefix_caching;
+  if (!caching || count <= context.cached_prompts) return absl::OkStatus();
+  RLGEN_RETURN_IF_ERROR(
+      context.timer.run(*context.shard, context.prompts->repeated(count, prompt, 1), {}).status());
+  context.cached_prompts = count;
+  return absl::OkStatus();
+}
+
 int64_t weight_bytes(const ModelCost& cost) { return cost.body_bytes + cost.head_bytes; }
 
 }  // namespace
@@ -74,6 +84,7 @@ StatusOr<Figure> measure_decode(BenchContext& context, const RowSpec& row) {
   const int32_t decode = new_tokens(row, context.options);
   const int64_t step_bytes = weight_bytes(context.cost) +
                              int64_t{row.batch} * (prompt + decode / 2) * context.cost.kv_bytes;
+  RLGEN_RETURN_IF_ERROR(cache_prompts(context, row.batch, prompt));
   RLGEN_ASSIGN_OR_RETURN(
       const TimedRun timed,
       run_between_limits(context, context.prompts->repeated(row.batch, prompt, decode),

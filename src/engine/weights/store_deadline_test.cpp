@@ -12,17 +12,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::run_update;
-using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
 using test::write_all;
 
 UpdateSpec limited(WeightSerial serial, milliseconds deadline) {
-  return {.update_id = "u" + std::to_string(serial),
-          .version = WeightVersion(serial),
-          .serial = serial,
-          .manifest = small_manifest(),
-          .deadline = deadline};
+  UpdateSpec spec = test::numbered(serial);
+  spec.deadline = deadline;
+  return spec;
 }
 
 // Begins, and writes half of the first tensor, which the store holds until the rest comes.

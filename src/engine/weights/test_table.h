@@ -36,6 +36,14 @@ inline std::vector<ManifestEntry> small_manifest(DType dtype = DType::kBFloat16)
   return manifest;
 }
 
+// The update with that serial, which is its version too, of all tensors.
+inline UpdateSpec numbered(WeightSerial serial) {
+  return {.update_id = "u" + std::to_string(serial),
+          .version = WeightVersion(serial),
+          .serial = serial,
+          .manifest = small_manifest()};
+}
+
 // Bytes that differ between tensors, places and seeds; finite in every weight type.
 inline std::vector<std::byte> tensor_bytes(const ManifestEntry& entry, int seed) {
   std::vector<std::byte> bytes(size_t(entry.shape.num_elements() * size_of(entry.dtype)));

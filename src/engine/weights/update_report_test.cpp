@@ -1,29 +1,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "engine/weights/test_table.h"
 #include "engine/weights/weight_store.h"
 
-// What an update says of itself, and what is left of one whose sender died.
+// What an update says of itself.
 namespace rlgen::engine {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-using test::run_update;
+using test::numbered;
 using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
 using test::write_all;
-
-UpdateSpec numbered(WeightSerial serial) {
-  return {.update_id = "u" + std::to_string(serial),
-          .version = WeightVersion(serial),
-          .serial = serial,
-          .manifest = small_manifest()};
-}
 
 int64_t all_bytes() {
   int64_t bytes = 0;

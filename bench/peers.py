@@ -23,7 +23,7 @@ from peers.environment import PeerError
 from peers.llama_cpp import LlamaCpp
 from peers.own import Rlgen
 from peers.peer import Peer, Setting
-from peers.runner import measure
+from peers.runner import Results, measure
 from peers.transformers_peer import Transformers
 from peers.vllm_peer import Vllm
 from peers.work import WORK, choose_work
@@ -90,20 +90,25 @@ def install(peers: list[Peer]) -> int:
 
 
 def run(arguments: argparse.Namespace, setting: Setting) -> int:
-    """Measures, prints and writes the results."""
+    """Measures, writes the results after each round, prints them at the end."""
     own = [Rlgen(setting, "float32"), Rlgen(setting, "bfloat16")]
     peers = [*own, *choose_peers(all_peers(setting), arguments.peers)]
     work = choose_work(arguments.rows)
-    results = measure(peers, work, arguments.rounds, lambda line: print(line, file=sys.stderr, flush=True))
-    facts = {
-        "date": datetime.date.today().isoformat(),
-        "model": str(setting.model.name),
-        "threads": setting.threads,
-        "rounds": arguments.rounds,
-    }
-    named = [(peer.name, peer.arithmetic) for peer in peers]
-    document = report.document_of(results, work, named, facts, {one.name: one.reports for one in own})
-    arguments.json.write_text(json.dumps(document, indent=2) + "\n")
+    document: report.Document = {"rows": []}
+
+    def keep(results: Results, rounds: int) -> None:
+        nonlocal document
+        facts = {
+            "date": datetime.date.today().isoformat(),
+            "model": str(setting.model.name),
+            "threads": setting.threads,
+            "rounds": rounds,
+        }
+        named = [(peer.name, peer.arithmetic) for peer in peers]
+        document = report.document_of(results, work, named, facts, {one.name: one.reports for one in own})
+        arguments.json.write_text(json.dumps(document, indent=2) + "\n")
+
+    measure(peers, work, arguments.rounds, lambda line: print(line, file=sys.stderr, flush=True), keep)
     print(report.text_of(document), end="")
     return 0 if document["rows"] else 1
 

@@ -60,10 +60,24 @@ def run_once(peer: Peer, work: Work, seed: int, results: Results, say: Callable[
     say(f"  {work.name} on {peer.name}: " + ", ".join(f"{name} {rate:.1f} tok/s" for name, rate in found.items()))
 
 
-def measure(peers: Sequence[Peer], work: Sequence[Work], rounds: int, say: Callable[[str], None]) -> Results:
+def measure(
+    peers: Sequence[Peer],
+    work: Sequence[Work],
+    rounds: int,
+    say: Callable[[str], None],
+    keep: Callable[[Results, int], None] = lambda results, done: None,
+) -> Results:
     """Measures all rows on all peers `rounds` times; each round turns the order of the peers.
 
     A round before them, with the smallest row, warms everything up and does not count.
+
+    Args:
+        peers: the engines.
+        work: the rows.
+        rounds: how often each row runs on each engine.
+        say: told what happens, line by line.
+        keep: called after each round with what is known by then and the number of rounds done, so that
+            hours of measuring are not lost where a later round is broken off.
     """
     results = Results()
     ready = start_peers(peers, results, say)
@@ -78,6 +92,7 @@ def measure(peers: Sequence[Peer], work: Sequence[Work], rounds: int, say: Calla
             for row in work:
                 for peer in turned:
                     run_once(peer, row, number + 1, results, say)
+            keep(results, number + 1)
     finally:
         for peer in ready:
             peer.stop()

@@ -122,6 +122,21 @@ class Rounds(unittest.TestCase):
         self.assertEqual([seed for _, seed in fast.calls], [0, 1, 1, 2, 2])
         self.assertTrue(fast.stopped and slow.stopped)
 
+    def test_results_are_kept_after_each_round(self) -> None:
+        """A run that is broken off in its third round leaves two."""
+        kept: list[tuple[int, int]] = []
+
+        def keep(results: Results, done: int) -> None:
+            kept.append((done, len(results.rates[("decode/8", "whole", "rlgen")])))
+            if done == 2:
+                raise KeyboardInterrupt
+
+        peer = FakePeer("rlgen", [1.0])
+        with self.assertRaises(KeyboardInterrupt):
+            measure([peer], [DECODE], 3, lambda line: None, keep)
+        self.assertEqual(kept, [(1, 1), (2, 2)])
+        self.assertTrue(peer.stopped)
+
     def test_failures_are_kept(self) -> None:
         """A peer that does not start, and one that cannot do a row, cost nobody else."""
         good = FakePeer("rlgen", [1.0])

@@ -97,12 +97,13 @@ static void score_block(const RowGroup& group, const ChunkPart& part, Tiles keys
   float* score = part.weight + int64_t(row) * kChunkKeys;
   with_rows(rows, [&]<int R>() {
     if (end - begin == kBlockVectors) {
-      score_tiles<kType, R, kBlockVectors>(group.q + row, keys + begin, head_dim, scale,
-                                           score + begin * kTileKeys);
+      score_tiles<kType, R, kBlockVectors>(group.q + row, keys + begin, part.after_keys + begin,
+                                           head_dim, scale, score + begin * kTileKeys);
       return;
     }
     for (int t = begin; t < end; ++t) {
-      score_tiles<kType, R, 1>(group.q + row, keys + t, head_dim, scale, score + t * kTileKeys);
+      score_tiles<kType, R, 1>(group.q + row, keys + t, part.after_keys + t, head_dim, scale,
+                               score + t * kTileKeys);
     }
   });
 }

@@ -53,6 +53,46 @@ static void finish_row(const RowGroup& group, int row, int64_t value_dim) {
   }
 }
 
+// Keys and values of one KV head of one sequence, tile by tile.
+struct TilesOfHead {
+  const AttentionArgs& args;
+  const AttentionSequence& sequence;
+  int32_t kv_head;
+
+  const std::byte* keys(int64_t tile) const {
+    return block(tile) + row_in_block(tile) * size_t(args.kv.layout.head_dim) * element();
+  }
+  const std::byte* values(int64_t tile) const {
+    return block(tile) + args.kv.layout.value_offset() +
+           row_in_block(tile) * size_t(args.kv.layout.value_dim) * element();
+  }
+
+ private:
+  int64_t tiles_in_block() const { return args.kv.layout.block_size / kTileKeys; }
+  size_t element() const { return args.kv.layout.dtype == DType::kFloat32 ? 4 : 2; }
+  size_t row_in_block(int64_t tile) const { return size_t(tile % tiles_in_block()) * kTileKeys; }
+  const std::byte* block(int64_t tile) const {
+    return args.kv.head(sequence.block_table[tile / tiles_in_block()], args.layer, kv_head);
+  }
+};
+
+// What is read after each tile: keys, then values, then the keys of the next chunk up to tile
+// `last` of the sequence.
+static void plan_fetches(const TilesOfHead& tiles, int64_t first_of_chunk, int64_t last,
+                         ChunkPart* part) {
+  for (int tile = part->first_tile; tile < part->end_tile; ++tile) {
+    const int past = tile + kAheadTiles - part->end_tile;
+    const int after_keys = part->first_tile + past;
+    part->after_keys[tile] = past < 0                      ? part->keys[tile + kAheadTiles]
+                             : after_keys < part->end_tile ? part->values[after_keys]
+                                                           : nullptr;
+    const int64_t next = first_of_chunk + kChunkTiles + past;
+    part->after_values[tile] = past < 0       ? part->values[tile + kAheadTiles]
+                               : next <= last ? tiles.keys(next)
+                                              : nullptr;
+  }
+}
+
 // Where the chunk that begins at key `begin` lies, and which of its keys each row sees. False
 // where no row sees any.
 static bool locate_chunk(const AttentionArgs& args, const AttentionSequence& sequence,
@@ -68,19 +108,17 @@ static bool locate_chunk(const AttentionArgs& args, const AttentionSequence& seq
     from = smaller(from, part->from[row]);
     to = larger(to, part->to[row]);
   }
-  const KvLayout& layout = args.kv.layout;
-  const int64_t tiles_in_block = layout.block_size / kTileKeys;
-  const size_t element = layout.dtype == DType::kFloat32 ? 4 : 2;
+  const TilesOfHead tiles = {args, sequence, kv_head};
   part->first_tile = from / kTileKeys;
   part->end_tile = (to + kTileKeys - 1) / kTileKeys;
   for (int tile = part->first_tile; tile < part->end_tile; ++tile) {
-    const int64_t at = begin / kTileKeys + tile;
-    const std::byte* head =
-        args.kv.head(sequence.block_table[at / tiles_in_block], args.layer, kv_head);
-    const size_t keys_before = size_t(at % tiles_in_block) * kTileKeys;
-    part->keys[tile] = head + keys_before * size_t(layout.head_dim) * element;
-    part->values[tile] =
-        head + layout.value_offset() + keys_before * size_t(layout.value_dim) * element;
+    part->keys[tile] = tiles.keys(begin / kTileKeys + tile);
+    part->values[tile] = tiles.values(begin / kTileKeys + tile);
+    part->after_keys[tile] = part->after_values[tile] = nullptr;
+  }
+  if (group.rows <= kBlockRows) {
+    const int64_t last = (group.end[group.rows - 1] - 1) / kTileKeys;
+    plan_fetches(tiles, begin / kTileKeys, last, part);
   }
   return from < to;
 }

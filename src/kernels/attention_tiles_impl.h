@@ -26,6 +26,9 @@ constexpr int kBlockVectors = 2;
 constexpr int kGroupRows = 4 * kBlockRows;
 // Tiles of values that are shared so: 16 KiB at 64 float32 dimensions.
 constexpr int kValueTiles = 4;
+// With few rows a tile is read from memory faster than the processor fetches ahead on its own: it
+// stops at the end of a page, which a tile of 64 float32 dimensions fills.
+constexpr int kAheadTiles = 4;
 
 // Query rows of one KV head, one per position and head of its group, and what they have summed.
 struct RowGroup {
@@ -50,6 +53,10 @@ struct ChunkPart {
   int to[kGroupRows];
   float max[kGroupRows];
   float sum[kGroupRows];
+  // The tile that is read kAheadTiles tiles after each of them; null where nothing is fetched
+  // ahead.
+  const std::byte* after_keys[kChunkTiles];
+  const std::byte* after_values[kChunkTiles];
   float* weight;   // [rows][kChunkKeys]: scores, then exp(score - max)
   float* value;    // [rows][value_dim]
   float* widened;  // some tiles of keys or of values as float32
@@ -77,6 +84,14 @@ RLGEN_INLINE F32x16 load_at_n(const std::byte* p, int64_t i, int n) {
   }
 }
 
+// Fetches n elements from element i on; `p` may be null.
+template <DType kType>
+RLGEN_INLINE void fetch(const std::byte* p, int64_t i, int n) {
+  constexpr int kElement = kType == DType::kFloat32 ? 4 : 2;
+  if (p == nullptr) return;
+  for (int at = 0; at < n * kElement; at += 64) __builtin_prefetch(p + i * kElement + at, 0, 2);
+}
+
 // How many of `left` rows go together.
 RLGEN_INLINE int rows_together(int left) {
   if (left == 5) return 3;
@@ -97,10 +112,11 @@ RLGEN_INLINE void with_rows(int rows, F f) {
   return f.template operator()<1>();
 }
 
-// Scores of R rows and T tiles; score [R] with row stride kChunkKeys.
+// Scores of R rows and T tiles; score [R] with row stride kChunkKeys. Fetches `after` tile by tile.
 template <DType kType, int R, int T>
-static void score_tiles(const float* const* q, const std::byte* const* tiles, int64_t head_dim,
-                        float scale, float* score) {
+static void score_tiles(const float* const* q, const std::byte* const* tiles,
+                        const std::byte* const* after, int64_t head_dim, float scale,
+                        float* score) {
   F32x16 sum[R][T];
   RLGEN_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -110,7 +126,10 @@ static void score_tiles(const float* const* q, const std::byte* const* tiles, in
   for (int64_t d = 0; d < head_dim; ++d) {
     F32x16 key[T];
     RLGEN_UNROLL
-    for (int t = 0; t < T; ++t) key[t] = load_at<kType>(tiles[t], d * kTileKeys);
+    for (int t = 0; t < T; ++t) {
+      fetch<kType>(after[t], d * kTileKeys, kTileKeys);
+      key[t] = load_at<kType>(tiles[t], d * kTileKeys);
+    }
     RLGEN_UNROLL
     for (int r = 0; r < R; ++r) {
       const F32x16 query = broadcast(q[r][d]);
@@ -150,7 +169,9 @@ static void add_values(const ChunkPart& part, Tiles values, int row, int from, i
     const int tile = from / kTileKeys;
     const int stop = (tile + 1) * kTileKeys < to ? (tile + 1) * kTileKeys : to;
     int64_t element = int64_t(from % kTileKeys) * value_dim + at;
+    const std::byte* const after = part.after_values[tile];
     for (; from < stop; ++from, element += value_dim) {
+      fetch<kType>(after, element, N * 16);
       F32x16 row_of_values[N];
       RLGEN_UNROLL
       for (int v = 0; v < N; ++v) {

@@ -19,7 +19,7 @@ namespace rlgen {
 namespace {
 
 // Longer than the gap between two runs of a decode step, far shorter than a scheduler's slice.
-constexpr std::chrono::microseconds kSpinTime{10};
+constexpr std::chrono::microseconds kSpinTime{50};
 constexpr int kPausesPerClockRead = 16;
 constexpr std::uint64_t kUnclaimedMask = 0xffffffffu;
 

@@ -53,9 +53,10 @@ struct Micro {
   int64_t ldy;
   int64_t columns;  // 16 a tile, the last may have fewer
   int64_t k;
-  const float* bias;  // null before the last piece of k
-  bool resume;        // go on from the sums in y
-  float* panel;       // of Read::kKeep: for the widened weights, [tiles][kPanelDepth][16]
+  const float* bias;    // null before the last piece of k
+  const float* before;  // [rows, 16 * tiles]: the sums to go on from; null: from zero
+  int64_t ldb;
+  float* panel;  // of Read::kKeep: for the widened weights, [tiles][kPanelDepth][16]
 };
 
 // How a micro block reads its weights.
@@ -65,9 +66,14 @@ enum class Read {
   kCached,  // from a cache
 };
 
-// How far ahead: a cache line for each of 16 pairs of k (two lines of float32). A whole tile ahead
-// made one row four times slower on a Zen 1.
+// How far ahead: a cache line for each of so many pairs of k (two lines of float32). With 16, eight
+// rows ran at 60 % of the arithmetic on a Zen 4, which is faster than memory is early; a whole tile
+// ahead made one row four times slower on a Zen 1.
+#if defined(__AVX512F__)
+constexpr int64_t kFetchPairs = 64;
+#else
 constexpr int64_t kFetchPairs = 16;
+#endif
 
 template <typename Element>
 RLGEN_INLINE void fetch_pair(const Element* w) {
@@ -87,13 +93,11 @@ constexpr int64_t kPanelDepth = 256;
 // The sums of a block as they stand before its steps of k.
 template <typename Element, int kRows, int kTiles>
 RLGEN_INLINE void begin_sums(const Micro<Element>& m, F32x16 (&sums)[kRows][kTiles]) {
-  const bool whole = m.columns >= 16 * kTiles;
   RLGEN_UNROLL
   for (int r = 0; r < kRows; ++r) {
     RLGEN_UNROLL
     for (int t = 0; t < kTiles; ++t) {
-      const float* y = m.y + r * m.ldy + 16 * t;
-      sums[r][t] = !m.resume ? zero() : whole ? load(y) : load_n(y, lanes_of_tile(m.columns, t));
+      sums[r][t] = m.before == nullptr ? zero() : load(m.before + r * m.ldb + 16 * t);
     }
   }
 }
@@ -202,6 +206,7 @@ RLGEN_INLINE void micro_of_tiles(Micro<typename W::Element> m, int64_t tiles) {
     m.y += kTiles * 16;
     m.columns -= kTiles * 16;
     if (m.bias != nullptr) m.bias += kTiles * 16;
+    if (m.before != nullptr) m.before += kTiles * 16;
     if constexpr (kRead == Read::kKeep) m.panel += kTiles * kPanelDepth * 16;
   }
   if constexpr (kTiles > 1) micro_of_tiles<W, kRows, kTiles / 2, kRead>(m, tiles);
@@ -232,7 +237,8 @@ static void linear_of_few_rows(const LinearArgs& a, int64_t tile_begin, int64_t 
       .columns = a.w.n - tile_begin * 16,
       .k = a.w.k,
       .bias = a.bias == nullptr ? nullptr : a.bias + tile_begin * 16,
-      .resume = false,
+      .before = nullptr,
+      .ldb = 0,
       .panel = nullptr,
   };
   micro_of_rows<W, 1, kGemmRows, 0, Read::kOnce>(m, a.m, tile_end - tile_begin);
@@ -260,7 +266,8 @@ RLGEN_INLINE void all_rows(const Micro<typename W::Element>& m, int64_t rows, in
       .columns = m.columns,
       .k = m.k,
       .bias = m.bias,
-      .resume = m.resume,
+      .before = m.before,
+      .ldb = m.ldb,
       .panel = nullptr,
   };
   if constexpr (W::kWidens) {
@@ -274,6 +281,7 @@ RLGEN_INLINE void all_rows(const Micro<typename W::Element>& m, int64_t rows, in
     const int64_t end = rows * (block + 1) / blocks;
     part.x = m.x + row * m.ldx;
     part.y = m.y + row * m.ldy;
+    if (m.before != nullptr) part.before = m.before + row * m.ldb;
     micro_of_rows<Cached, kGemmRows / 2, kGemmRows, kPanelTiles, Read::kCached>(part, end - row,
                                                                                 tiles);
     row = end;
@@ -292,7 +300,13 @@ struct Piece {
   int64_t tiles;
   int64_t k;
   int64_t steps;
+  float* sums;  // [rows, kGroupTiles * 16]: of the pieces of k before
 };
+
+// Sums of an unfinished k stand here: rows of y may be a power of two apart, and then they all
+// want the same few lines of a cache.
+constexpr int64_t kSumStride = kGroupTiles * 16;
+constexpr int64_t kSumRows = 256;
 
 template <typename W>
 RLGEN_INLINE void add_piece(const LinearArgs& a, const Piece& piece, float* panel) {
@@ -304,31 +318,53 @@ RLGEN_INLINE void add_piece(const LinearArgs& a, const Piece& piece, float* pane
       .ldx = a.ldx,
       .w = reinterpret_cast<const Element*>(a.w.data) + piece.tile * stride + piece.k * 16,
       .tile_stride = stride,
-      .y = a.y + piece.tile * 16,
-      .ldy = a.ldy,
-      .columns = a.w.n - piece.tile * 16,
+      .y = last ? a.y + piece.tile * 16 : piece.sums,
+      .ldy = last ? a.ldy : kSumStride,
+      .columns = last ? a.w.n - piece.tile * 16 : piece.tiles * 16,
       .k = piece.steps,
       .bias = last && a.bias != nullptr ? a.bias + piece.tile * 16 : nullptr,
-      .resume = piece.k > 0,
+      .before = piece.k > 0 ? piece.sums : nullptr,
+      .ldb = kSumStride,
       .panel = panel,
   };
   all_rows<W>(m, a.m, piece.tiles);
 }
 
+// At most kSumRows rows.
+template <typename W>
+RLGEN_INLINE void add_group(const LinearArgs& a, int64_t tile_begin, int64_t tile_end, float* panel,
+                            float* sums) {
+  // Weights that are not widened take half the room.
+  const int64_t depth = piece_depth(a.w.k, W::kDot ? 2 * kPanelDepth : kPanelDepth);
+  for (int64_t k = 0; k < a.w.k; k += depth) {
+    const int64_t steps = a.w.k - k < depth ? a.w.k - k : depth;
+    for (int64_t tile = tile_begin; tile < tile_end; tile += kPanelTiles) {
+      const int64_t left = tile_end - tile;
+      add_piece<W>(a,
+                   {.tile = tile,
+                    .tiles = left < kPanelTiles ? left : kPanelTiles,
+                    .k = k,
+                    .steps = steps,
+                    .sums = sums + (tile - tile_begin) * 16},
+                   panel);
+    }
+  }
+}
+
 template <typename W>
 static void linear_of_many_rows(const LinearArgs& a, int64_t tile_begin, int64_t tile_end) {
   alignas(64) float panel[kPanelTiles * kPanelDepth * 16];
-  // Weights that are not widened take half the room.
-  const int64_t depth = piece_depth(a.w.k, W::kDot ? 2 * kPanelDepth : kPanelDepth);
-  for (int64_t group = tile_begin; group < tile_end; group += kGroupTiles) {
-    const int64_t group_end = group + kGroupTiles < tile_end ? group + kGroupTiles : tile_end;
-    for (int64_t k = 0; k < a.w.k; k += depth) {
-      const int64_t steps = a.w.k - k < depth ? a.w.k - k : depth;
-      for (int64_t tile = group; tile < group_end; tile += kPanelTiles) {
-        const int64_t left = group_end - tile;
-        const int64_t tiles = left < kPanelTiles ? left : kPanelTiles;
-        add_piece<W>(a, {.tile = tile, .tiles = tiles, .k = k, .steps = steps}, panel);
-      }
+  alignas(64) float sums[kSumRows * kSumStride];
+  const int64_t blocks = (a.m + kSumRows - 1) / kSumRows;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t row = a.m * block / blocks;
+    LinearArgs rows = a;
+    rows.x += row * a.ldx;
+    rows.y += row * a.ldy;
+    rows.m = a.m * (block + 1) / blocks - row;
+    for (int64_t group = tile_begin; group < tile_end; group += kGroupTiles) {
+      const int64_t end = group + kGroupTiles < tile_end ? group + kGroupTiles : tile_end;
+      add_group<W>(rows, group, end, panel, sums);
     }
   }
 }

@@ -158,5 +158,13 @@ TEST_P(Linear, LargeMatricesToo) {
   EXPECT_TRUE(all_same_bits(run(table(), p, 0, 1, 0, 65), plain_loop(p, 0, 1, 0, 1040)));
 }
 
+// More rows than unfinished sums are kept for at once, over several pieces of k and groups of
+// tiles.
+TEST_P(Linear, ManyRowsToo) {
+  for (const DType dtype : kWeightTypes) {
+    expect_plain(table(), make_problem(dtype, 300, 150, 258, true, false));
+  }
+}
+
 }  // namespace
 }  // namespace rlgen::kernels

@@ -1,6 +1,7 @@
 #include "kernels/ops.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -9,25 +10,32 @@
 namespace rlgen::kernels {
 namespace {
 
-// What a run on the pool must be worth: waking a thread costs a few microseconds.
+// What a run on the pool must be worth for each thread: waking one costs a few microseconds.
 constexpr int64_t kSplitNanoseconds = 3000;
-// What a task must be worth beyond one for each thread. More tasks than threads even out what
-// others do to a core.
-constexpr int64_t kTaskNanoseconds = 25000;
-constexpr int64_t kMostTasksPerThread = 16;
+// What a task must be worth beyond one for each thread: each begins with weights that nobody has
+// fetched ahead.
+constexpr int64_t kTaskNanoseconds = 15000;
 // Rows of x whose pieces of k (kPanelDepth deep) stay in an L2 cache of 512 KiB beside the weights.
 constexpr int64_t kLinearRowBlock = 256;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// A multiple of the number of threads, once there is work for all of them.
-int64_t parts_for(int64_t nanoseconds, int64_t threads) {
-  if (threads == 1) return 1;
-  if (nanoseconds < kSplitNanoseconds * threads) {
-    return std::max<int64_t>(1, nanoseconds / kSplitNanoseconds);
+// Cuts `units` of so many nanoseconds each for the threads, into parts that shrink towards the end,
+// so that all threads end together whatever else runs on a core. Part i is [cut[i], cut[i + 1]).
+std::vector<int64_t> cut_for_threads(int64_t units, int64_t nanoseconds, int64_t threads) {
+  const int64_t least = std::max<int64_t>(1, kTaskNanoseconds / std::max<int64_t>(1, nanoseconds));
+  std::vector<int64_t> cuts = {0};
+  int64_t left = units;
+  while (threads > 1 && left >= 2 * threads * least) {
+    left -= divide_up(left, 2 * threads);
+    cuts.push_back(units - left);
   }
-  return threads *
-         std::clamp<int64_t>(nanoseconds / threads / kTaskNanoseconds, 1, kMostTasksPerThread);
+  const int64_t most = std::max<int64_t>(1, left * nanoseconds / kSplitNanoseconds);
+  for (int64_t parts = std::min({left, most, threads}); parts > 0; --parts) {
+    left -= divide_up(left, parts);
+    cuts.push_back(units - left);
+  }
+  return cuts;
 }
 
 // The longer of the arithmetic at 100 products and the reading at 40 bytes a nanosecond, which one
@@ -58,22 +66,39 @@ void for_row_ranges(const KernelContext& context, int64_t rows, int64_t row_elem
                     [&](int64_t part, int) { fn(rows * part / parts, rows * (part + 1) / parts); });
 }
 
+// Elements between rows of k such that the same place of some rows lies in different lines of a
+// cache: an odd number of lines.
+int64_t spread_stride(int64_t k) { return (divide_up(k, 16) | 1) * 16; }
+
+// Rows so far apart want the same few lines of a first-level cache.
+bool rows_collide(const LinearArgs& args) {
+  constexpr int64_t kWayFloats = 4096 / sizeof(float);
+  return args.m > 4 && args.ldx % kWayFloats == 0;
+}
+
 // The same product with x as the profile's kernel reads it: in floats of the calling thread, until
 // it asks again.
 LinearArgs with_operand(const KernelContext& context, const LinearArgs& args) {
-  if (context.profile == Profile::kFloat32 || args.m <= 0) return args;
+  const bool rounds = context.profile != Profile::kFloat32;
+  if (args.m <= 0 || (!rounds && !rows_collide(args))) return args;
   thread_local std::vector<float> scratch;
   const int64_t k = args.w.k;
-  LinearArgs rounded = args;
-  rounded.ldx = divide_up(k, 2) * 2;
-  float* const operand = grown(scratch, args.m * rounded.ldx);
+  LinearArgs made = args;
+  made.ldx = spread_stride(k);
+  float* const operand = grown(scratch, args.m * made.ldx);
   for_row_ranges(context, args.m, k, 1 << 15, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      context.table->bf16_operand(args.x + row * args.ldx, k, operand + row * rounded.ldx);
+      const float* from = args.x + row * args.ldx;
+      float* to = operand + row * made.ldx;
+      if (rounds) {
+        context.table->bf16_operand(from, k, to);
+      } else {
+        std::memcpy(to, from, size_t(k) * sizeof(float));
+      }
     }
   });
-  rounded.x = operand;
-  return rounded;
+  made.x = operand;
+  return made;
 }
 
 void multiply(const KernelContext& context, const LinearArgs& args, int64_t tile_begin,
@@ -111,17 +136,17 @@ void split_product(const KernelContext& context, const LinearArgs& given, int64_
   const int64_t tiles_at_once = std::lcm(kTileUnit, std::lcm(unit, int64_t{16}) / 16);
   const int64_t units = divide_up(tiles, tiles_at_once);
   const int64_t row_blocks = divide_up(args.m, kLinearRowBlock);
-  const int64_t parts = parts_for(linear_nanoseconds(args), context.pool->num_threads());
-  const int64_t chunks = std::clamp<int64_t>(divide_up(parts, row_blocks), 1, units);
-  context.pool->run(chunks * row_blocks, [&](int64_t task, int) {
-    const int64_t chunk = task / row_blocks;
+  const std::vector<int64_t> cuts = cut_for_threads(
+      units, linear_nanoseconds(args) / (units * row_blocks), context.pool->num_threads());
+  context.pool->run((int64_t(cuts.size()) - 1) * row_blocks, [&](int64_t task, int) {
+    const size_t chunk = size_t(task / row_blocks);
     const int64_t row_block = task % row_blocks;
     const int64_t begin = args.m * row_block / row_blocks;
     const int64_t end = args.m * (row_block + 1) / row_blocks;
     const Block block = {.row = begin,
                          .rows = end - begin,
-                         .tile_begin = units * chunk / chunks * tiles_at_once,
-                         .tile_end = std::min(tiles, units * (chunk + 1) / chunks * tiles_at_once)};
+                         .tile_begin = cuts[chunk] * tiles_at_once,
+                         .tile_end = std::min(tiles, cuts[chunk + 1] * tiles_at_once)};
     fn(rows_of(args, begin, end), block);
   });
 }

@@ -40,6 +40,8 @@ Measure measure_of(RowKind kind) {
       return measure_attention;
     case RowKind::kSampling:
       return measure_sampling;
+    case RowKind::kScheduler:
+      return measure_scheduler;
     case RowKind::kRefit:
       return measure_refit;
     case RowKind::kLoad:

@@ -15,4 +15,8 @@ StatusOr<Figure> measure_attention(BenchContext& context, const RowSpec& row);
 // Drawing one token each for a batch of rows of logits: milliseconds of a step.
 StatusOr<Figure> measure_sampling(BenchContext& context, const RowSpec& row);
 
+// Planning a step of `row.batch` running sequences while `row.waiting` others wait, without a
+// model: milliseconds, the least of some hundred steps.
+StatusOr<Figure> measure_scheduler(BenchContext& context, const RowSpec& row);
+
 }  // namespace rlgen::cli

@@ -39,6 +39,13 @@ RowSpec sampling(const char* name, RowSampling kind, int32_t entries) {
           .sampling = kind};
 }
 
+RowSpec scheduler(const char* name, int32_t waiting) {
+  return {.name = fmt::format("scheduler/{}", name),
+          .kind = RowKind::kScheduler,
+          .batch = 256,
+          .waiting = waiting};
+}
+
 std::vector<RowSpec> make_rows() {
   using enum RowSampling;
   std::vector<RowSpec> rows = {{.name = "load", .kind = RowKind::kLoad},
@@ -54,6 +61,8 @@ std::vector<RowSpec> make_rows() {
   rows.push_back(sampling("greedy-152k", kGreedy, kLargeVocabulary));
   rows.push_back(sampling("plain-152k", kPlain, kLargeVocabulary));
   rows.push_back(sampling("top-p-152k", kTopP, kLargeVocabulary));
+  rows.push_back(scheduler("256", 0));
+  rows.push_back(scheduler("256+10k", 10'000));
   for (const auto& [name, transport] :
        {std::pair("refit/memory", RowTransport::kMemory),
         std::pair("refit/disk", RowTransport::kDisk), std::pair("refit/ipc", RowTransport::kIpc)}) {

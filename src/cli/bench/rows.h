@@ -12,7 +12,17 @@ namespace rlgen::cli {
 inline constexpr int32_t kSamplingBatch =
     64;  // of the sampling rows, and of the step they refer to
 
-enum class RowKind { kLoad, kMemory, kPrefill, kDecode, kMixed, kAttention, kSampling, kRefit };
+enum class RowKind {
+  kLoad,
+  kMemory,
+  kPrefill,
+  kDecode,
+  kMixed,
+  kAttention,
+  kSampling,
+  kScheduler,
+  kRefit
+};
 
 enum class RowTransport { kMemory, kDisk, kIpc };
 
@@ -26,6 +36,7 @@ struct RowSpec {
   int32_t prompt = 0;   // tokens of each prompt; 0: --prefill-tokens
   int32_t decode = 0;   // new tokens of each sequence, unless --decode-tokens says otherwise
   int32_t context = 0;  // attention: keys that the new token sees
+  int32_t waiting = 0;  // scheduler: sequences beside the batch that wait
   int32_t entries = 0;  // sampling: ids of a row; 0: the model's vocabulary
   RowSampling sampling = RowSampling::kPlain;
   RowTransport transport = RowTransport::kMemory;  // refit

@@ -30,6 +30,8 @@ TEST(BenchRows, PatternsChooseInTheOrderOfTheTable) {
   EXPECT_THAT(
       names_of({"sampling/*-152k"}),
       testing::ElementsAre("sampling/greedy-152k", "sampling/plain-152k", "sampling/top-p-152k"));
+  EXPECT_THAT(names_of({"scheduler/*"}),
+              testing::ElementsAre("scheduler/256", "scheduler/256+10k"));
   EXPECT_THAT(names_of({"decode/1", "decode/*"}).size(), 8);
 }
 

@@ -223,6 +223,12 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
   return {std::move(spec), std::move(table), std::move(slots)};
 }
 
+RouteAxis route_axis(const DecoderSpec& spec) {
+  const auto layers = std::ranges::count_if(spec.layer, &LayerSpec::sparse);
+  if (layers == 0) return {};
+  return {int32_t(layers), spec.experts.top_k, spec.experts.count};
+}
+
 kernels::KvLayout kv_layout(const DecoderSpec& spec, DType dtype, int32_t block_size) {
   return {.dtype = dtype,
           .layers = spec.layers,

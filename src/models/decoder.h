@@ -23,12 +23,29 @@ struct BatchSequence {
   int32_t adapter_slot = -1;  // -1: no adapter; no other is served yet
 };
 
+// What a row's routes are: the experts of each sparse layer, in order.
+struct RouteAxis {
+  int32_t layers;   // sparse layers only
+  int32_t top_k;    // experts of a row in each
+  int32_t experts;  // ids are below it
+};
+
+// All 0 for a dense model.
+RouteAxis route_axis(const DecoderSpec& spec);
+
 struct StepBatch {
   ForwardObserver* observer = nullptr;  // null: nobody looks on
   std::vector<int32_t> token_ids;       // [rows]
   std::vector<BatchSequence> sequences;
   std::vector<int32_t> wanted_rows;          // rows whose logits are wanted, ascending, each once
   std::atomic<int64_t>* progress = nullptr;  // where given, grows by one with each layer
+  // [rows, layers, top_k] of route_axis, written where given: the expert ids of each row in slot
+  // order (highest weight first; given routes as they were given), for every row of the step.
+  int32_t* routes = nullptr;
+  // [rows, layers, top_k]: used in place of the router's choice, weighted by the router's scores of
+  // the given ids. A row-layer whose first id is -1 lets the router decide. Ids must be valid and
+  // differ within a row-layer. A dense model reads and writes neither.
+  const int32_t* given_routes = nullptr;
 };
 
 // Slots of the name table that the forward pass reads, looked up once.

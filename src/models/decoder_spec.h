@@ -20,9 +20,16 @@ struct RotarySpec {
 struct LayerSpec {
   bool rotary = true;  // false: no position embedding in this layer
   int32_t window = 0;  // sliding window in keys, the query's own included; 0: full
+  bool sparse = false;  // DecoderSpec::experts in place of the dense feed-forward
 };
 
-// A dense decoder as plain data: every family is a point in this space.
+// The experts of a sparse layer, alike in all of them: a router sends each row through some.
+struct ExpertSpec {
+  int32_t count = 0;  // 0: the model has none
+  int32_t top_k = 0;  // experts of a row
+};
+
+// A decoder as plain data: every family is a point in this space.
 struct DecoderSpec {
   std::string family;      // "llama", "mistral", ...
   int32_t vocab_rows = 0;  // rows of embedding and head
@@ -41,6 +48,7 @@ struct DecoderSpec {
   bool qk_norm = false;  // RMS norm of every query and key head
   bool tied_head = false;
   RotarySpec rotary;
+  ExpertSpec experts;
   std::vector<LayerSpec> layer;  // [layers]
 
   int32_t max_position = 0;  // the model's own limit

@@ -45,6 +45,22 @@ RLGEN_INLINE void store_group(F32x16 a, float* p, int lanes) {
   });
 }
 
+[[maybe_unused]] static void add_scaled(float* x, const float* y, float scale, int64_t n) {
+  const F32x16 factor = broadcast(scale);
+  for_each_group(n, [&](int64_t i, int lanes) {
+    store_group(fma(load_group(y + i, lanes), factor, load_group(x + i, lanes)), x + i, lanes);
+  });
+}
+
+// Of two that do not compare, minimum and maximum take the second.
+[[maybe_unused]] static void clip(float* x, float limit, int64_t n) {
+  const F32x16 high = broadcast(limit);
+  const F32x16 low = broadcast(-limit);
+  for_each_group(n, [&](int64_t i, int lanes) {
+    store_group(max(low, min(high, load_group(x + i, lanes))), x + i, lanes);
+  });
+}
+
 RLGEN_INLINE F32x16 silu(F32x16 v) { return v / (broadcast(1.0f) + exp(negate(v))); }
 
 // 0.5 v (1 + tanh(u)) with u = sqrt(2/pi) (v + 0.044715 v^3) is v / (1 + exp(-2u)), which loses

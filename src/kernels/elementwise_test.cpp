@@ -68,6 +68,22 @@ TEST_P(Elementwise, RmsNormMayWriteOverItsInput) {
   EXPECT_EQ(in_place, apart);
 }
 
+TEST_P(Elementwise, AddScaledFusesItsTwoSteps) {
+  TestNumbers numbers(13);
+  for_lengths([&](size_t n, size_t shift) {
+    const Floats x = sample(numbers, n, shift, int(n % 3));
+    const Floats y = sample(numbers, n, shift, int(n % 3));
+    const float scale = numbers.between(-2.0f, 2.0f);
+    Floats sum = x;
+    sum.push_back(7.0f);
+    table().add_scaled(sum.data() + shift, y.data() + shift, scale, int64_t(n));
+    Floats want = x;
+    want.push_back(7.0f);
+    for (size_t i = shift; i < n + shift; ++i) want[i] = std::fma(y[i], scale, x[i]);
+    EXPECT_TRUE(all_same_bits(sum, want)) << n;
+  });
+}
+
 TEST_P(Elementwise, Add) {
   TestNumbers numbers(3);
   for_lengths([&](size_t n, size_t shift) {
@@ -80,6 +96,23 @@ TEST_P(Elementwise, Add) {
     want.push_back(7.0f);
     for (size_t i = shift; i < n + shift; ++i) want[i] = x[i] + y[i];
     EXPECT_TRUE(all_same_bits(sum, want));
+  });
+}
+
+TEST_P(Elementwise, ClipBoundsNumbersAndKeepsNan) {
+  TestNumbers numbers(14);
+  for_lengths([&](size_t n, size_t shift) {
+    const Floats x = sample(numbers, n, shift, int(n % 3));
+    Floats clipped = x;
+    clipped.push_back(7.0f);
+    table().clip(clipped.data() + shift, 2.5f, int64_t(n));
+    Floats want = x;
+    want.push_back(7.0f);
+    for (size_t i = shift; i < n + shift; ++i) {
+      const float below = 2.5f < x[i] ? 2.5f : x[i];
+      want[i] = -2.5f > below ? -2.5f : below;
+    }
+    EXPECT_TRUE(all_same_bits(clipped, want)) << n;
   });
 }
 

@@ -111,7 +111,10 @@ struct KernelTable {
 
   // out[i] = x[i] * r * weight[i], r = 1 / sqrt(sum(x^2) / n + eps).
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
-  void (*add)(float* x, const float* y, int64_t n);  // x += y
+  void (*add)(float* x, const float* y, int64_t n);                      // x += y
+  void (*add_scaled)(float* x, const float* y, float scale, int64_t n);  // x = fma(y, scale, x)
+  // x = max(-limit, min(limit, x)); a NaN stays one.
+  void (*clip)(float* x, float limit, int64_t n);
   // out = silu(gate) * up, silu(v) = v / (1 + exp(-v)).
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   // out = gelu_tanh(gate) * up.

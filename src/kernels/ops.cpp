@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/scratch.h"
+#include "kernels/row_ranges.h"
 
 namespace rlgen::kernels {
 namespace {
@@ -15,6 +16,8 @@ constexpr int64_t kSplitNanoseconds = 3000;
 // What a task must be worth beyond one for each thread: each begins with weights that nobody has
 // fetched ahead.
 constexpr int64_t kTaskNanoseconds = 15000;
+// Parts of several groups for each thread: enough to even out what others do to a core.
+constexpr int64_t kPartsPerThread = 8;
 // Rows of x whose pieces of k (kPanelDepth deep) stay in an L2 cache of 512 KiB beside the weights.
 constexpr int64_t kLinearRowBlock = 256;
 
@@ -40,30 +43,25 @@ std::vector<int64_t> cut_for_threads(int64_t units, int64_t nanoseconds, int64_t
 
 // The longer of the arithmetic at 100 products and the reading at 40 bytes a nanosecond, which one
 // core with AVX-512 does.
-int64_t linear_nanoseconds(const LinearArgs& args) {
-  const int64_t weights = args.w.n * args.w.k;
-  return std::max(args.m * weights / 100, weights * size_of(args.w.dtype) / 40);
+int64_t group_nanoseconds(const RowGroup& group) {
+  const int64_t weights = group.w.n * group.w.k;
+  return std::max(group.rows * weights / 100, weights * size_of(group.w.dtype) / 40);
 }
 
 // Column tiles of a task: a multiple of this, which suits every kernel well enough.
 constexpr int64_t kTileUnit = 2;
 
-LinearArgs rows_of(const LinearArgs& args, int64_t begin, int64_t end) {
-  LinearArgs part = args;
-  part.x += begin * args.ldx;
-  part.y += begin * args.ldy;
-  part.m = end - begin;
-  return part;
+RowGroup whole_group(const LinearArgs& args) {
+  return {.w = args.w, .bias = args.bias, .rows = args.m};
 }
 
-// Runs fn(begin, end) over parts of [0, rows), each of `elements` or more in all.
-template <typename F>
-void for_row_ranges(const KernelContext& context, int64_t rows, int64_t row_elements,
-                    int64_t elements, F fn) {
-  const int64_t most = std::max<int64_t>(1, rows * row_elements / elements);
-  const int64_t parts = std::min({most, rows, int64_t(context.pool->num_threads())});
-  context.pool->run(parts,
-                    [&](int64_t part, int) { fn(rows * part / parts, rows * (part + 1) / parts); });
+GroupedArgs one_group(const LinearArgs& args, const RowGroup& group) {
+  return {.x = args.x,
+          .ldx = args.ldx,
+          .groups = {&group, 1},
+          .y = args.y,
+          .ldy = args.ldy,
+          .m = args.m};
 }
 
 // Elements between rows of k such that the same place of some rows lies in different lines of a
@@ -71,24 +69,26 @@ void for_row_ranges(const KernelContext& context, int64_t rows, int64_t row_elem
 int64_t spread_stride(int64_t k) { return (divide_up(k, 16) | 1) * 16; }
 
 // Rows so far apart want the same few lines of a first-level cache.
-bool rows_collide(const LinearArgs& args) {
+bool rows_collide(const GroupedArgs& args) {
   constexpr int64_t kWayFloats = 4096 / sizeof(float);
   return args.m > 4 && args.ldx % kWayFloats == 0;
 }
 
-// The same product with x as the profile's kernel reads it: in floats of the calling thread, until
-// it asks again.
-LinearArgs with_operand(const KernelContext& context, const LinearArgs& args) {
+// The same product with x as the profile's kernel reads it, row by row: in floats of the calling
+// thread, until it asks again.
+GroupedArgs with_operand(const KernelContext& context, const GroupedArgs& args) {
   const bool rounds = context.profile != Profile::kFloat32;
-  if (args.m <= 0 || (!rounds && !rows_collide(args))) return args;
+  const bool copies = rounds || args.source != nullptr || rows_collide(args);
+  if (args.m <= 0 || !copies) return args;
   thread_local std::vector<float> scratch;
-  const int64_t k = args.w.k;
-  LinearArgs made = args;
+  const int64_t k = args.groups[0].w.k;
+  GroupedArgs made = args;
   made.ldx = spread_stride(k);
+  made.source = nullptr;
   float* const operand = grown(scratch, args.m * made.ldx);
   for_row_ranges(context, args.m, k, 1 << 15, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* from = args.x + row * args.ldx;
+      const float* from = args.x + (args.source == nullptr ? row : args.source[row]) * args.ldx;
       float* to = operand + row * made.ldx;
       if (rounds) {
         context.table->bf16_operand(from, k, to);
@@ -101,21 +101,30 @@ LinearArgs with_operand(const KernelContext& context, const LinearArgs& args) {
   return made;
 }
 
-void multiply(const KernelContext& context, const LinearArgs& args, int64_t tile_begin,
-              int64_t tile_end) {
-  if (context.profile == Profile::kFloat32)
-    return context.table->linear(args, tile_begin, tile_end);
-  const ScopedFloatMode flush(FloatMode::kFlush);
-  context.table->linear_bf16(args, tile_begin, tile_end);
-}
-
-// Some rows of a product and some of its column tiles.
+// Rows of a product that share a group, and some column tiles.
 struct Block {
+  const RowGroup* group;
   int64_t row;
   int64_t rows;
   int64_t tile_begin;
   int64_t tile_end;
 };
+
+void multiply(const KernelContext& context, const GroupedArgs& args, const Block& block,
+              int64_t first_tile = 0) {
+  const LinearArgs part = {.x = args.x + block.row * args.ldx,
+                           .ldx = args.ldx,
+                           .w = block.group->w,
+                           .bias = block.group->bias,
+                           .y = args.y + block.row * args.ldy,
+                           .ldy = args.ldy,
+                           .m = block.rows};
+  const int64_t begin = first_tile + block.tile_begin;
+  const int64_t end = first_tile + block.tile_end;
+  if (context.profile == Profile::kFloat32) return context.table->linear(part, begin, end);
+  const ScopedFloatMode flush(FloatMode::kFlush);
+  context.table->linear_bf16(part, begin, end);
+}
 
 OutputBlock output_block(const Block& block, int64_t n) {
   const int64_t column = block.tile_begin * 16;
@@ -125,29 +134,88 @@ OutputBlock output_block(const Block& block, int64_t n) {
           .columns = std::min(n, block.tile_end * 16) - column};
 }
 
-// Runs fn(the args of the block's rows, the block) over all rows and the tiles of the first n
-// columns, split at multiples of `unit` columns.
+// Where the threads cut the columns of groups: `units` of kTileUnit tiles or more, all in one
+// order.
+struct ColumnUnits {
+  int64_t tiles_at_once;
+  int64_t tiles;
+  int64_t units;
+
+  ColumnUnits(int64_t n, int64_t unit)
+      : tiles_at_once(std::lcm(kTileUnit, std::lcm(unit, int64_t{16}) / 16)),
+        tiles(divide_up(n, 16)),
+        units(divide_up(tiles, tiles_at_once)) {}
+};
+
+int64_t row_blocks_of(const RowGroup& group) { return divide_up(group.rows, kLinearRowBlock); }
+
+// The cuts of one of several groups, into parts of about `part` nanoseconds.
+std::vector<int64_t> cut_evenly(const RowGroup& group, int64_t units, int64_t part) {
+  const int64_t wanted = group_nanoseconds(group) / (part * row_blocks_of(group));
+  const int64_t parts = std::clamp<int64_t>(wanted, 1, units);
+  std::vector<int64_t> cuts;
+  for (int64_t i = 0; i <= parts; ++i) cuts.push_back(units * i / parts);
+  return cuts;
+}
+
+// Adds the blocks of a group: all its rows, and its columns as they are cut.
+void add_blocks(const RowGroup& group, const ColumnUnits& columns, const std::vector<int64_t>& cuts,
+                std::vector<Block>* blocks) {
+  const int64_t row_blocks = row_blocks_of(group);
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    for (int64_t part = 0; part < row_blocks; ++part) {
+      const int64_t begin = group.rows * part / row_blocks;
+      const int64_t end = group.rows * (part + 1) / row_blocks;
+      blocks->push_back({.group = &group,
+                         .row = group.row + begin,
+                         .rows = end - begin,
+                         .tile_begin = cuts[i] * columns.tiles_at_once,
+                         .tile_end = std::min(columns.tiles, cuts[i + 1] * columns.tiles_at_once)});
+    }
+  }
+}
+
+// All blocks of a product in the order in which they are claimed.
+void plan_blocks(const KernelContext& context, std::span<const RowGroup> groups,
+                 const ColumnUnits& columns, std::vector<Block>* blocks) {
+  const int64_t threads = context.pool->num_threads();
+  blocks->clear();
+  if (groups.size() == 1) {
+    const int64_t pieces = columns.units * row_blocks_of(groups[0]);
+    return add_blocks(
+        groups[0], columns,
+        cut_for_threads(columns.units, group_nanoseconds(groups[0]) / pieces, threads), blocks);
+  }
+  int64_t nanoseconds = 0;
+  for (const RowGroup& group : groups) nanoseconds += group_nanoseconds(group);
+  const int64_t part = std::max(kTaskNanoseconds, nanoseconds / (threads * kPartsPerThread));
+  for (const RowGroup& group : groups) {
+    add_blocks(group, columns,
+               cut_evenly(group, columns.units, threads == 1 ? nanoseconds + 1 : part), blocks);
+  }
+}
+
+// Runs fn(the product as the kernel reads it, block) over all rows and the tiles of the first n
+// columns, cut at multiples of `unit` columns.
 template <typename F>
-void split_product(const KernelContext& context, const LinearArgs& given, int64_t n, int64_t unit,
+void split_product(const KernelContext& context, const GroupedArgs& given, int64_t n, int64_t unit,
                    F fn) {
   if (given.m <= 0) return;
-  const LinearArgs args = with_operand(context, given);
-  const int64_t tiles = divide_up(n, 16);
-  const int64_t tiles_at_once = std::lcm(kTileUnit, std::lcm(unit, int64_t{16}) / 16);
-  const int64_t units = divide_up(tiles, tiles_at_once);
-  const int64_t row_blocks = divide_up(args.m, kLinearRowBlock);
-  const std::vector<int64_t> cuts = cut_for_threads(
-      units, linear_nanoseconds(args) / (units * row_blocks), context.pool->num_threads());
-  context.pool->run((int64_t(cuts.size()) - 1) * row_blocks, [&](int64_t task, int) {
-    const size_t chunk = size_t(task / row_blocks);
-    const int64_t row_block = task % row_blocks;
-    const int64_t begin = args.m * row_block / row_blocks;
-    const int64_t end = args.m * (row_block + 1) / row_blocks;
-    const Block block = {.row = begin,
-                         .rows = end - begin,
-                         .tile_begin = cuts[chunk] * tiles_at_once,
-                         .tile_end = std::min(tiles, cuts[chunk + 1] * tiles_at_once)};
-    fn(rows_of(args, begin, end), block);
+  const GroupedArgs args = with_operand(context, given);
+  thread_local std::vector<Block> planned;
+  plan_blocks(context, args.groups, ColumnUnits(n, unit), &planned);
+  const std::span<const Block> blocks = planned;  // tasks run on other threads too
+  context.pool->run(int64_t(blocks.size()),
+                    [&](int64_t task, int) { fn(args, blocks[size_t(task)]); });
+}
+
+void run_product(const KernelContext& context, const GroupedArgs& args, int64_t unit,
+                 Finish finish) {
+  if (args.m <= 0) return;
+  const int64_t n = args.groups[0].w.n;
+  split_product(context, args, n, unit, [&](const GroupedArgs& product, const Block& block) {
+    multiply(context, product, block);
+    finish(output_block(block, n));
   });
 }
 
@@ -165,14 +233,16 @@ std::optional<Profile> parse_profile(std::string_view name) {
 }
 
 void linear(const KernelContext& context, const LinearArgs& args, int64_t unit, Finish finish) {
-  split_product(context, args, args.w.n, unit, [&](const LinearArgs& rows, const Block& block) {
-    multiply(context, rows, block.tile_begin, block.tile_end);
-    finish(output_block(block, args.w.n));
-  });
+  const RowGroup group = whole_group(args);
+  run_product(context, one_group(args, group), unit, finish);
 }
 
 void linear(const KernelContext& context, const LinearArgs& args) {
   linear(context, args, 1, [](const OutputBlock&) {});
+}
+
+void grouped_linear(const KernelContext& context, const GroupedArgs& args) {
+  run_product(context, args, 1, [](const OutputBlock&) {});
 }
 
 void linear_add(const KernelContext& context, const LinearArgs& args, float* sum) {
@@ -193,9 +263,10 @@ void rms_norm(const KernelContext& context, const float* x, int64_t rows, int64_
   });
 }
 
-void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
-                  float* out) {
-  const int64_t n = args.w.n / 2;
+void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
+                          Activation activation, float* out) {
+  if (args.m <= 0) return;
+  const int64_t n = args.groups[0].w.n / 2;
   const auto activate = [&](const OutputBlock& block) {
     const auto kernel =
         activation == Activation::kSilu ? context.table->silu_mul : context.table->gelu_tanh_mul;
@@ -205,16 +276,22 @@ void gated_linear(const KernelContext& context, const LinearArgs& args, Activati
     }
   };
   if (n % 16 != 0) {
-    linear(context, args);
+    grouped_linear(context, args);
     return for_row_ranges(context, args.m, n, 1 << 13, [&](int64_t begin, int64_t end) {
       activate({.row = begin, .rows = end - begin, .column = 0, .columns = n});
     });
   }
-  split_product(context, args, n, 1, [&](const LinearArgs& rows, const Block& block) {
-    multiply(context, rows, block.tile_begin, block.tile_end);
-    multiply(context, rows, n / 16 + block.tile_begin, n / 16 + block.tile_end);
+  split_product(context, args, n, 1, [&](const GroupedArgs& product, const Block& block) {
+    multiply(context, product, block);
+    multiply(context, product, block, n / 16);
     activate(output_block(block, n));
   });
+}
+
+void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
+                  float* out) {
+  const RowGroup group = whole_group(args);
+  grouped_gated_linear(context, one_group(args, group), activation, out);
 }
 
 }  // namespace rlgen::kernels

@@ -51,6 +51,29 @@ void linear(const KernelContext& context, const LinearArgs& args, int64_t unit, 
 // The same, and sum[r, :] += y[r, :]; sum has the row stride of y.
 void linear_add(const KernelContext& context, const LinearArgs& args, float* sum);
 
+// Rows [row, row + rows) of a grouped product, and what they meet.
+struct RowGroup {
+  PackedMatrix w;               // [n, k]
+  const float* bias = nullptr;  // [n] or null
+  int64_t row = 0;
+  int64_t rows = 0;
+};
+
+// LinearArgs in which each group of rows has a matrix of its own: row r of y is row source[r] of x
+// times the matrix of r's group. A row's bits are those of LinearArgs with that row alone.
+struct GroupedArgs {
+  const float* x = nullptr;  // row stride ldx elements
+  int64_t ldx = 0;
+  const int32_t* source = nullptr;   // [m], rows of x; null: row r of x
+  std::span<const RowGroup> groups;  // of one n and k; together the rows 0 .. m - 1, in order
+  float* y = nullptr;                // [m, n], row stride ldy elements
+  int64_t ldy = 0;
+  int64_t m = 0;
+};
+
+// All groups in one run of the pool, split along groups, n and rows, never k.
+void grouped_linear(const KernelContext& context, const GroupedArgs& args);
+
 // rms_norm of `rows` rows of n elements.
 void rms_norm(const KernelContext& context, const float* x, int64_t rows, int64_t n,
               const float* weight, float eps, float* out);
@@ -61,6 +84,10 @@ enum class Activation { kSilu, kGeluTanh };
 // rows of n.
 void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
                   float* out);
+
+// The same of a grouped product.
+void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
+                          Activation activation, float* out);
 
 // Attention of every sequence of a step. Scratch is kept in the context's threads.
 void attention(const KernelContext& context, const AttentionArgs& args,

@@ -22,6 +22,18 @@ struct PackedMatrix {
 // Bytes of the packed form, a multiple of 64.
 size_t packed_bytes(DType dtype, int64_t n, int64_t k);
 
+// Matrices of one type and shape, packed one after the other.
+struct PackedStack {
+  PackedMatrix first;
+  int64_t count = 1;
+
+  PackedMatrix at(int64_t index) const {
+    PackedMatrix matrix = first;
+    matrix.data += size_t(index) * packed_bytes(first.dtype, first.n, first.k);
+    return matrix;
+  }
+};
+
 // Packs rows [row, row + rows) of W from `source` (row-major, k elements a row, same dtype) into
 // `packed`, which holds the whole matrix. Other rows keep their bytes, so that several threads may
 // pack different rows of one tile. The padding is left as it is: regions start zeroed.

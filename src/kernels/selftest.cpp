@@ -9,6 +9,7 @@
 
 #include "base/float_mode.h"
 #include "kernels/math.h"
+#include "kernels/moe.h"
 #include "kernels/sampling.h"
 #include "tensor/bfloat16.h"
 
@@ -237,6 +238,33 @@ void math_part(Input& input, DigestStream& stream) {
   }
 }
 
+// Scores with a tie, both ways of weighing, chosen and given experts.
+void moe_part(const KernelTable& table, Input& input, DigestStream& stream) {
+  constexpr int32_t kExperts = 67;
+  constexpr int32_t kTopK = 5;
+  constexpr int64_t kCount = 1003;
+  for (const bool normalize : {false, true}) {
+    const RouterRule rule{.experts = kExperts, .top_k = kTopK, .normalize = normalize};
+    Floats scores = input.floats(kExperts, -6.0f, 6.0f);
+    scores[60] = scores[3];
+    Floats p(kExperts);
+    Floats weights(kTopK);
+    for (const int32_t first : {-1, 41}) {
+      std::vector<int32_t> ids = {first, 7, 2, 66, 0};
+      route_row(table, rule, scores.data(), p.data(), ids.data(), weights.data());
+      take(stream, ids);
+      take(stream, weights);
+    }
+    take(stream, sigmoid(scores[0]));
+    Floats sum = input.floats(kCount);
+    const Floats y = input.floats(kCount, -3.0f, 3.0f);
+    for (const float weight : weights) table.add_scaled(sum.data(), y.data(), weight, kCount);
+    take(stream, sum);
+    table.clip(sum.data(), 0.75f, kCount);
+    take(stream, sum);
+  }
+}
+
 }  // namespace
 
 Digest kernel_digest(const KernelTable& table) {
@@ -250,6 +278,7 @@ Digest kernel_digest(const KernelTable& table) {
   attention_part(table, input, stream);
   row_part(table, input, stream);
   math_part(input, stream);
+  moe_part(table, input, stream);
   return stream.digest();
 }
 

@@ -22,6 +22,8 @@ const KernelTable* table() {
       .gather_row = shared::gather_row,
       .rms_norm = rms_norm,
       .add = add,
+      .add_scaled = add_scaled,
+      .clip = clip,
       .silu_mul = silu_mul,
       .gelu_tanh_mul = gelu_tanh_mul,
       .rope_angles = shared::rope_angles,

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/ops.h"
+
+// A feed-forward of experts: which of them a row goes through, and what they add to it. Orders and
+// roundings are those of docs/numbers.md; a row's bits and its experts depend on that row and the
+// weights alone. Threads: as the operations of ops.h.
+namespace rlgen::kernels {
+
+// How the scores of a row become experts and their weights.
+struct RouterRule {
+  int32_t experts = 0;
+  int32_t top_k = 0;       // in [1, experts]
+  bool normalize = false;  // the weights of the chosen are divided by their sum
+};
+
+// One row. `scores` are the router's product, [experts]; `p` takes exp(score - largest score),
+// [experts]. Where ids[0] is -1 the top_k experts of largest p are chosen, ties by the lowest id,
+// and put into `ids` in that order; other ids are kept as they are. weights[s] is p[ids[s]] over
+// the sum of all p, or with `normalize` over that of the ids: softmax over all experts before
+// top-k, as Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE do it in Transformers (TopKRouter of their
+// modeling files). A NaN or +inf among the scores makes every weight NaN; the ids are valid then
+// too.
+void route_row(const KernelTable& table, const RouterRule& rule, const float* scores, float* p,
+               int32_t* ids, float* weights);
+
+// The same for rows: scores [rows, experts], ids and weights [rows, top_k].
+void route(const KernelContext& context, const RouterRule& rule, const float* scores, int64_t rows,
+           int32_t* ids, float* weights);
+
+// 1 / (1 + exp(-v)), in double and rounded once: the weight of a shared expert from its score.
+float sigmoid(float v);
+// Of n numbers in place.
+void sigmoid_all(const KernelContext& context, int64_t n, float* x);
+
+// sum[r, :] = fma(y[place[r * count + s], :], weights[r * count + s], sum[r, :]) for s = 0, 1, ...
+// Rows of n elements. A null place: row r of y, and count is 1.
+struct WeightedRows {
+  const float* y = nullptr;
+  const int32_t* place = nullptr;  // [rows, count]
+  const float* weights = nullptr;  // [rows, count]
+  int64_t count = 1;
+};
+void add_weighted_rows(const KernelContext& context, const WeightedRows& added, int64_t rows,
+                       int64_t n, float* sum);
+
+// The rows that go through experts, and the experts of each.
+struct ExpertArgs {
+  const float* x = nullptr;  // [rows, hidden]
+  int64_t rows = 0;
+  const int32_t* ids = nullptr;    // [rows, top_k], each below the count of the stacks
+  const float* weights = nullptr;  // [rows, top_k]
+  int64_t top_k = 0;
+  PackedStack gate_up;  // of [2 * intermediate, hidden]
+  PackedStack down;     // of [hidden, intermediate]
+  Activation activation = Activation::kSilu;
+};
+
+// Rows that add_experts takes at a time, which bounds its buffers. With 128 experts of which a row
+// goes through 8, each meets 64 of them: the arithmetic then outweighs the reading of its weights.
+inline constexpr int64_t kExpertRows = 1024;
+
+// Buffers of add_experts, grown on demand. R rows, at most kExpertRows.
+struct ExpertWorkspace {
+  std::vector<int32_t> next;            // [experts], the place after each expert's last row
+  std::vector<int32_t> source;          // [R * top_k], the row that stands at a place
+  std::vector<int32_t> place;           // [R, top_k]
+  std::vector<RowGroup> gate_up, down;  // of the experts that have rows
+  std::vector<float> products;          // [R * top_k, 2 * intermediate]
+  std::vector<float> activated;         // [R * top_k, intermediate]
+  std::vector<float> out;               // [R * top_k, hidden]
+};
+
+// sum[r, :] = fma(down(act(gate(x[r])) * up(x[r])), weight, sum[r, :]) for the row's experts in the
+// order of its ids, [rows, hidden]. Rows are grouped by expert, whose weights are read once.
+void add_experts(const KernelContext& context, const ExpertArgs& args, ExpertWorkspace* workspace,
+                 float* sum);
+
+}  // namespace rlgen::kernels

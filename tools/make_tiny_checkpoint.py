@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from models import folder
+from models.grouped_experts import group_experts
 from models.large_checkpoint import LARGE_RECIPES, write_large
 from models.random_weights import random_tensor
 from models.tensor_shapes import checkpoint_shapes
@@ -50,6 +51,8 @@ def make(recipe: Recipe, target: Path) -> None:
     if target.exists():
         shutil.rmtree(target)
     values = {name: random_tensor(recipe.seed, name, shape) for name, shape in checkpoint_shapes(recipe.config).items()}
+    if recipe.grouped:
+        values = group_experts(values)
     folder.write_checkpoint(target, recipe.config, values, recipe.dtype, recipe.shards)
     if recipe.generation_config:
         folder.write_json(target / "generation_config.json", recipe.generation_config)

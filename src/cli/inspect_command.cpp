@@ -16,20 +16,27 @@ using nlohmann::ordered_json;
 
 ordered_json model_json(const models::Model& model) {
   const models::DecoderSpec& spec = model.decoder.spec;
-  return {{"path", model.path},
-          {"family", spec.family},
-          {"digest", model.digest},
-          {"layers", spec.layers},
-          {"hidden", spec.hidden},
-          {"heads", spec.heads},
-          {"kv_heads", spec.kv_heads},
-          {"head_dim", spec.head_dim},
-          {"intermediate", spec.intermediate},
-          {"vocab_rows", spec.vocab_rows},
-          {"tied_head", spec.tied_head},
-          {"rotary", model.rotary_name},
-          {"max_model_len", model.max_model_len},
-          {"eos_token_ids", model.eos_token_ids}};
+  ordered_json facts = {{"path", model.path},
+                        {"family", spec.family},
+                        {"digest", model.digest},
+                        {"layers", spec.layers},
+                        {"hidden", spec.hidden},
+                        {"heads", spec.heads},
+                        {"kv_heads", spec.kv_heads},
+                        {"head_dim", spec.head_dim},
+                        {"intermediate", spec.intermediate},
+                        {"vocab_rows", spec.vocab_rows},
+                        {"tied_head", spec.tied_head},
+                        {"rotary", model.rotary_name},
+                        {"max_model_len", model.max_model_len},
+                        {"eos_token_ids", model.eos_token_ids}};
+  if (spec.experts.count == 0) return facts;
+  facts["experts"] = spec.experts.count;
+  facts["experts_per_token"] = spec.experts.top_k;
+  facts["expert_intermediate"] = spec.experts.intermediate;
+  facts["shared_expert_intermediate"] = spec.experts.shared_intermediate;
+  facts["sparse_layers"] = models::route_axis(spec).layers;
+  return facts;
 }
 
 Status add_weights(const models::Model& model, ordered_json* out) {

@@ -42,7 +42,8 @@ ScheduleLimits schedule_limits(const EngineOptions& options) {
 Status check_profile(kernels::Profile profile, const models::NameTable& table) {
   if (profile == kernels::Profile::kFloat32) return absl::OkStatus();
   for (const models::WeightSlot& slot : table.slots) {
-    if (slot.kind != models::SlotKind::kMatrix || slot.dtype == DType::kBFloat16) continue;
+    const bool multiplied = slot.kind == models::SlotKind::kMatrix && !slot.outside_profile;
+    if (!multiplied || slot.dtype == DType::kBFloat16) continue;
     return absl::InvalidArgumentError(
         fmt::format("the bfloat16 profile needs matrices in bfloat16; {} is in {}", slot.name,
                     torch_name(slot.dtype)));

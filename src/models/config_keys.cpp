@@ -19,6 +19,9 @@ constexpr std::string_view kHarmlessKeys[] = {
     "num_labels", "output_attentions", "output_hidden_states", "output_scores", "pretraining_tp",
     "problem_type", "resid_pdrop", "return_dict", "return_dict_in_generate", "task_specific_params",
     "tf_legacy_loss", "tie_encoder_decoder", "torchscript", "use_bfloat16", "use_cache",
+    // Of routers: whether their scores are returned, the loss that spreads tokens over experts and
+    // the noise of training.
+    "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
     // Token ids and defaults of sampling; eos_token_id is read with the stop ids.
     "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "decoder_start_token_id",
     "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size",

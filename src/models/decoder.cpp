@@ -6,29 +6,14 @@
 #include <cstring>
 
 #include "base/scratch.h"
+#include "models/forward_step.h"
+#include "models/sparse_layer.h"
 
 namespace rlgen::models {
 namespace {
 
 // Rows that one task of a row-wise step takes: enough to pay for claiming it.
 constexpr int64_t kRowsPerTask = 4;
-
-// One step: what forward() was given, and sizes that every part needs.
-struct Step {
-  const Decoder& decoder;
-  const DecoderSpec& spec;
-  const WeightSet& weights;
-  const StepBatch& batch;
-  const kernels::KvCacheView& kv;
-  const kernels::KernelContext& context;
-  Workspace& work;
-
-  int64_t rows() const { return int64_t(batch.token_ids.size()); }
-  int64_t query_size() const { return int64_t(spec.heads) * spec.head_dim; }
-  int64_t key_size() const { return int64_t(spec.kv_heads) * spec.head_dim; }
-  int64_t qkv_size() const { return query_size() + 2 * key_size(); }
-  int64_t half() const { return int64_t(spec.rotary.inv_freq.size()); }
-};
 
 template <typename F>
 void for_rows(const Step& step, int64_t rows, F&& body) {
@@ -39,22 +24,10 @@ void for_rows(const Step& step, int64_t rows, F&& body) {
   });
 }
 
-kernels::LinearArgs product(const Step& step, const float* x, int64_t rows, int32_t slot,
-                            int32_t bias, float* y) {
-  const kernels::PackedMatrix w = step.weights.matrix(slot);
-  return {
-      .x = x, .ldx = w.k, .w = w, .bias = step.weights.bias(bias), .y = y, .ldy = w.n, .m = rows};
-}
-
-void norm(const Step& step, const float* x, int64_t rows, int32_t slot, float* out) {
-  kernels::rms_norm(step.context, x, rows, step.spec.hidden, step.weights.vector(slot).data(),
-                    step.spec.norm_eps, out);
-}
-
 void observe(const Step& step, ForwardPoint point, int32_t layer, const float* values,
-             int64_t width, bool wanted_only = false) {
+             int64_t width) {
   if (step.batch.observer == nullptr) return;
-  step.batch.observer->on_rows(step.batch, {point, layer, values, width, wanted_only});
+  step.batch.observer->on_rows(step.batch, {point, layer, values, width, step.kept});
 }
 
 // Where each row stands: its sequence and its position.
@@ -105,6 +78,17 @@ void shape_head(const Step& step, float* head, const float* norm_weight, int64_t
   }
 }
 
+// Norms the queries and the keys of one row, and clips both and the values.
+void shape_row(const Step& step, float* row, const DecoderSlots::Layer& slots) {
+  const kernels::KernelTable& table = *step.context.table;
+  float* const keys = row + step.query_size();
+  table.rms_norm(row, step.weights.vector(slots.q_norm).data(), step.query_size(),
+                 step.spec.norm_eps, row);
+  table.rms_norm(keys, step.weights.vector(slots.k_norm).data(), step.key_size(),
+                 step.spec.norm_eps, keys);
+  if (step.spec.clip_qkv > 0.0f) table.clip(row, step.spec.clip_qkv, step.qkv_size());
+}
+
 // Writes a key or a value of one KV head, the other null, to the row's slot of the cache.
 void store_head(const Step& step, int32_t layer, int64_t row, int64_t kv_head, const float* key,
                 const float* value) {
@@ -122,8 +106,9 @@ void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) 
   Workspace& work = step.work;
   float* qkv = grown(work.qkv, step.rows() * step.qkv_size());
   const bool rotary = step.spec.layer[size_t(layer)].rotary;
-  const float* q_norm = step.weights.bias(slots.q_norm);
-  const float* k_norm = step.weights.bias(slots.k_norm);
+  const bool by_head = !step.spec.qk_norm_rows;
+  const float* q_norm = by_head ? step.weights.bias(slots.q_norm) : nullptr;
+  const float* k_norm = by_head ? step.weights.bias(slots.k_norm) : nullptr;
   const int64_t heads = step.spec.heads;
   const int64_t keys_end = heads + step.spec.kv_heads;
   const auto finish_head = [&](int64_t row, int64_t h) {
@@ -135,6 +120,13 @@ void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) 
   };
   const kernels::LinearArgs args =
       product(step, work.normed.data(), step.rows(), slots.qkv, slots.qkv_bias, qkv);
+  if (step.spec.qk_norm_rows) {
+    kernels::linear(step.context, args);
+    return for_rows(step, step.rows(), [&](int64_t row) {
+      shape_row(step, qkv + row * step.qkv_size(), slots);
+      for (int64_t h = 0; h < keys_end + step.spec.kv_heads; ++h) finish_head(row, h);
+    });
+  }
   kernels::linear(step.context, args, step.spec.head_dim, [&](const kernels::OutputBlock& block) {
     const int64_t first = block.column / step.spec.head_dim;
     const int64_t end = (block.column + block.columns) / step.spec.head_dim;
@@ -159,17 +151,11 @@ void attend(Step& step, int32_t layer) {
                      step.work.sequences);
 }
 
-// Moves the wanted rows to the front; returns their number.
-int64_t keep_wanted(Step& step) {
-  const auto move_rows = [&](std::vector<float>& buffer, int64_t size) {
-    int64_t to = 0;
-    for (const int32_t from : step.batch.wanted_rows) {
-      std::memmove(buffer.data() + to++ * size, buffer.data() + from * size,
-                   size_t(size) * sizeof(float));
-    }
-  };
-  move_rows(step.work.hidden, step.spec.hidden);
-  move_rows(step.work.attended, step.query_size());
+// Moves the wanted rows of what the rest of the last layer reads to the front.
+int64_t keep_wanted_before_output(Step& step) {
+  keep_wanted_rows(step, step.work.hidden, step.spec.hidden);
+  keep_wanted_rows(step, step.work.attended, step.query_size());
+  step.kept = true;
   return int64_t(step.batch.wanted_rows.size());
 }
 
@@ -203,6 +189,7 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
   slots.embedding = table->slot_index("embedding");
   slots.final_norm = table->slot_index("final_norm");
   slots.head = spec.tied_head ? slots.embedding : table->slot_index("head");
+  int32_t route_layer = 0;
   for (int32_t i = 0; i < spec.layers; ++i) {
     const auto at = [&](std::string_view part) {
       return table->slot_index(fmt::format("layers.{}.{}", i, part));
@@ -218,7 +205,14 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
                             .gate_up = at("gate_up"),
                             .gate_up_bias = at("gate_up_bias"),
                             .down = at("down"),
-                            .down_bias = at("down_bias")});
+                            .down_bias = at("down_bias"),
+                            .router = at("router"),
+                            .experts_gate_up = at("experts_gate_up"),
+                            .experts_down = at("experts_down"),
+                            .shared_gate_up = at("shared_gate_up"),
+                            .shared_down = at("shared_down"),
+                            .shared_gate = at("shared_gate"),
+                            .route_layer = spec.layer[size_t(i)].sparse ? route_layer++ : -1});
   }
   return {std::move(spec), std::move(table), std::move(slots)};
 }
@@ -258,20 +252,28 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
     observe(step, ForwardPoint::kQkv, layer, workspace->qkv.data(), step.qkv_size());
     if (batch.progress != nullptr) batch.progress->fetch_add(1, std::memory_order_relaxed);
     const bool last = layer + 1 == spec.layers;
-    if (last && batch.wanted_rows.empty()) return;
+    const bool sparse = slots.route_layer >= 0;
+    // Every row has a route in a last sparse layer too, though it is not wanted.
+    const bool routed = sparse && batch.routes != nullptr;
+    if (last && batch.wanted_rows.empty() && !routed) return;
     attend(step, layer);
     observe(step, ForwardPoint::kAttention, layer, workspace->attended.data(), step.query_size());
-    if (last) rows = keep_wanted(step);
+    if (last && !routed) rows = keep_wanted_before_output(step);
     add_attention_output(step, rows, slots);
-    observe(step, ForwardPoint::kPostAttention, layer, workspace->hidden.data(), spec.hidden, last);
-    add_mlp(step, rows, slots);
-    observe(step, ForwardPoint::kOutput, layer, workspace->hidden.data(), spec.hidden, last);
+    observe(step, ForwardPoint::kPostAttention, layer, workspace->hidden.data(), spec.hidden);
+    if (sparse) {
+      rows = add_experts(step, rows, slots, last);
+    } else {
+      add_mlp(step, rows, slots);
+    }
+    if (rows == 0) return;
+    observe(step, ForwardPoint::kOutput, layer, workspace->hidden.data(), spec.hidden);
   }
   norm(step, workspace->hidden.data(), rows, decoder.slots.final_norm, workspace->normed.data());
-  observe(step, ForwardPoint::kFinalNorm, -1, workspace->normed.data(), spec.hidden, true);
+  observe(step, ForwardPoint::kFinalNorm, -1, workspace->normed.data(), spec.hidden);
   kernels::linear(context,
                   product(step, workspace->normed.data(), rows, decoder.slots.head, -1, logits));
-  observe(step, ForwardPoint::kLogits, -1, logits, spec.vocab_rows, true);
+  observe(step, ForwardPoint::kLogits, -1, logits, spec.vocab_rows);
 }
 
 }  // namespace rlgen::models

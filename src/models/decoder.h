@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/moe.h"
 #include "kernels/ops.h"
 #include "models/decoder_spec.h"
 #include "models/forward_observer.h"
@@ -25,9 +26,9 @@ struct BatchSequence {
 
 // What a row's routes are: the experts of each sparse layer, in order.
 struct RouteAxis {
-  int32_t layers;   // sparse layers only
-  int32_t top_k;    // experts of a row in each
-  int32_t experts;  // ids are below it
+  int32_t layers = 0;   // sparse layers only
+  int32_t top_k = 0;    // experts of a row in each
+  int32_t experts = 0;  // ids are below it
 };
 
 // All 0 for a dense model.
@@ -51,8 +52,11 @@ struct StepBatch {
 // Slots of the name table that the forward pass reads, looked up once.
 struct DecoderSlots {
   struct Layer {
+    // -1 where the layer has none.
     int32_t input_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias, post_norm, gate_up,
-        gate_up_bias, down, down_bias;  // -1 where the model has none
+        gate_up_bias, down, down_bias, router, experts_gate_up, experts_down, shared_gate_up,
+        shared_down, shared_gate;
+    int32_t route_layer;  // its place on the route axis
   };
   int32_t embedding = -1;
   int32_t final_norm = -1;
@@ -76,12 +80,17 @@ kernels::KvLayout kv_layout(const DecoderSpec& spec, DType dtype, int32_t block_
 // Buffers of one engine, grown on demand and reused between steps; R rows of the step, W wanted
 // rows, half = rotated pairs of a head.
 struct Workspace {
-  std::vector<float> hidden;             // [R, hidden]; after the last attention [W, hidden]
-  std::vector<float> normed;             // [R, hidden]
-  std::vector<float> qkv;                // [R, (heads + 2 kv_heads) * head_dim]
-  std::vector<float> attended;           // [R, heads * head_dim]
-  std::vector<float> gate_up;            // [R, 2 * intermediate]
-  std::vector<float> activated;          // [R, intermediate]
+  std::vector<float> hidden;          // [R, hidden]; at the end of the last layer [W, hidden]
+  std::vector<float> normed;          // [R, hidden]
+  std::vector<float> qkv;             // [R, (heads + 2 kv_heads) * head_dim]
+  std::vector<float> attended;        // [R, heads * head_dim]
+  std::vector<float> gate_up;         // [R, 2 * intermediate]
+  std::vector<float> activated;       // [R, intermediate]
+  std::vector<float> router_scores;   // [R, experts]
+  std::vector<int32_t> expert_ids;    // [R, top_k]
+  std::vector<float> expert_weights;  // [R, top_k]
+  std::vector<float> shared_weights;  // [R]
+  kernels::ExpertWorkspace experts;
   std::vector<float> cos, sin;           // [R, half]
   std::vector<int64_t> positions;        // [R]
   std::vector<int32_t> sequence_of_row;  // [R]

@@ -24,8 +24,17 @@ std::string describe(const DecoderSpec& spec) {
   for (const float frequency : spec.rotary.inv_freq) {
     text += fmt::format(" {:08x}", bits_of(frequency));
   }
+  if (spec.qk_norm_rows) text += fmt::format("\nnorm of rows, clip {:08x}", bits_of(spec.clip_qkv));
+  if (const ExpertSpec& experts = spec.experts; experts.count > 0) {
+    text += fmt::format("\nexperts {} {} {} {}", experts.count, experts.top_k, experts.intermediate,
+                        int(experts.normalize));
+    if (experts.shared_intermediate > 0) {
+      text += fmt::format("\nshared {}", experts.shared_intermediate);
+    }
+  }
   for (const LayerSpec& layer : spec.layer) {
-    text += fmt::format("\nlayer {} {}", int(layer.rotary), layer.window);
+    text += fmt::format("\nlayer {} {}{}", int(layer.rotary), layer.window,
+                        layer.sparse ? " sparse" : "");
   }
   text += fmt::format("\nstop {}\n", fmt::join(spec.eos_token_ids, " "));
   return text;

@@ -8,7 +8,8 @@
 
 #include "contract/limits.h"
 #include "contract/spec_error.h"
-#include "models/families/dense.h"
+#include "models/families/decoder_names.h"
+#include "models/families/family.h"
 
 namespace rlgen::models {
 namespace {
@@ -16,8 +17,12 @@ namespace {
 constexpr Family kFamilies[] = {
     {"llama", "LlamaForCausalLM", read_llama, dense_names},
     {"mistral", "MistralForCausalLM", read_mistral, dense_names},
+    {"mixtral", "MixtralForCausalLM", read_mixtral, mixtral_names},
+    {"olmoe", "OlmoeForCausalLM", read_olmoe, dense_names},
     {"qwen2", "Qwen2ForCausalLM", read_qwen2, dense_names},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, dense_names},
     {"qwen3", "Qwen3ForCausalLM", read_qwen3, dense_names},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, dense_names},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, dense_names},
 };
 

@@ -25,9 +25,35 @@ Status as_status(const std::vector<std::string>& faults) {
                   fmt::join(faults.begin(), faults.begin() + ptrdiff_t(shown), "; "), rest));
 }
 
+// The tensor, its shape and, where there is one, the config key behind it.
+std::string expected(const WeightEntry& entry, const NameTable& table) {
+  const std::string& key = table.slots[size_t(entry.slot)].sized_by;
+  return key.empty() ? entry.shape.to_string()
+                     : fmt::format("{} ({})", entry.shape.to_string(), key);
+}
+
+// What a manifest has of the names that come in two forms.
+struct Forms {
+  const ManifestEntry* separate = nullptr;  // the first of each
+  const ManifestEntry* grouped = nullptr;
+
+  void see(NameForm form, const ManifestEntry& arriving) {
+    if (form == NameForm::kOnly) return;
+    const ManifestEntry*& first = form == NameForm::kGrouped ? grouped : separate;
+    if (first == nullptr) first = &arriving;
+  }
+  bool mixed() const { return separate != nullptr && grouped != nullptr; }
+  // Whether names of a form must be there.
+  bool need(NameForm form) const {
+    if (form == NameForm::kOnly) return true;
+    return !mixed() && (form == NameForm::kGrouped) == (grouped != nullptr);
+  }
+};
+
 // Pairs the manifest with the table and finds every fault.
 StatusOr<Arrivals> match(const std::vector<ManifestEntry>& manifest, const NameTable& table) {
   Arrivals arrivals;
+  Forms forms;
   std::vector<std::string> faults;
   for (const ManifestEntry& arriving : manifest) {
     if (is_ignorable_tensor(arriving.name)) continue;
@@ -35,17 +61,25 @@ StatusOr<Arrivals> match(const std::vector<ManifestEntry>& manifest, const NameT
     if (entry == nullptr) {
       complain(&faults, fmt::format("tensor \"{}\" {} is surplus: the model has no use for it",
                                     arriving.name, arriving.shape.to_string()));
-    } else if (!arrivals.emplace(entry, &arriving).second) {
+      continue;
+    }
+    forms.see(entry->form, arriving);
+    if (!arrivals.emplace(entry, &arriving).second) {
       complain(&faults, fmt::format("tensor \"{}\" is listed twice", arriving.name));
     } else if (!(entry->shape == arriving.shape)) {
       complain(&faults, fmt::format("tensor \"{}\" has shape {}, expected {}", arriving.name,
-                                    arriving.shape.to_string(), entry->shape.to_string()));
+                                    arriving.shape.to_string(), expected(*entry, table)));
     }
   }
+  if (forms.mixed()) {
+    complain(&faults, fmt::format("experts come both one by one (\"{}\") and grouped (\"{}\"); all "
+                                  "must come in one form",
+                                  forms.separate->name, forms.grouped->name));
+  }
   for (const WeightEntry& entry : table.entries) {
-    if (entry.optional || arrivals.contains(&entry)) continue;
+    if (entry.optional || !forms.need(entry.form) || arrivals.contains(&entry)) continue;
     complain(&faults,
-             fmt::format("tensor \"{}\" {} is missing", entry.name, entry.shape.to_string()));
+             fmt::format("tensor \"{}\" {} is missing", entry.name, expected(entry, table)));
   }
   RLGEN_RETURN_IF_ERROR(as_status(faults));
   return arrivals;
@@ -68,7 +102,7 @@ Status set_types(const Arrivals& arrivals, NameTable* table) {
     RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
     WeightSlot& slot = table->slots[size_t(entry.slot)];
     if (slot.kind == SlotKind::kVector) continue;
-    if (const auto held = table->held_dtype()) {
+    if (const auto held = table->held_dtype(slot)) {
       slot.dtype = *held;
       continue;
     }
@@ -92,7 +126,7 @@ void place_slots(NameTable* table) {
       slot.dtype = DType::kFloat32;
       slot.bytes = (size_t(slot.k) * sizeof(float) + 63) / 64 * 64;
     } else {
-      slot.bytes = kernels::packed_bytes(slot.dtype, slot.n, slot.k);
+      slot.bytes = kernels::packed_bytes(slot.dtype, slot.n, slot.k) * size_t(slot.count);
     }
     slot.offset = offset;
     offset += slot.bytes;
@@ -101,6 +135,14 @@ void place_slots(NameTable* table) {
 }
 
 }  // namespace
+
+NameForm form_of(const std::vector<ManifestEntry>& manifest, const NameTable& table) {
+  for (const ManifestEntry& listed : manifest) {
+    const WeightEntry* entry = table.find(listed.name);
+    if (entry != nullptr && entry->form != NameForm::kOnly) return entry->form;
+  }
+  return NameForm::kOnly;
+}
 
 Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* table) {
   RLGEN_ASSIGN_OR_RETURN(const Arrivals arrivals, match(manifest, *table));

@@ -39,6 +39,43 @@ void convert(const std::byte* source, DType from, int64_t count, DType to, std::
   }
 }
 
+// Calls f(bytes before the matrix, its row, rows, rows before) for each matrix of a slot that rows
+// [row, row + rows), counted over all of them, touch.
+template <typename F>
+void for_each_matrix(const WeightSlot& slot, int64_t row, int64_t rows, F f) {
+  const size_t bytes = kernels::packed_bytes(slot.dtype, slot.n, slot.k);
+  for (int64_t done = 0; done < rows;) {
+    const int64_t first = (row + done) % slot.n;
+    const int64_t count = std::min(rows - done, slot.n - first);
+    f(size_t((row + done) / slot.n) * bytes, first, count, done);
+    done += count;
+  }
+}
+
+// Rows of one matrix, from and to another type.
+void pack_as(const WeightSlot& slot, DType dtype, int64_t first, int64_t rows,
+             const std::byte* source, std::byte* packed) {
+  if (dtype == slot.dtype) {
+    return kernels::pack_rows(packed, slot.dtype, slot.n, slot.k, first, rows, source);
+  }
+  std::vector<std::byte> converted(size_t(slot.k) * size_t(size_of(slot.dtype)));
+  for (int64_t r = 0; r < rows; ++r) {
+    convert(source + r * slot.k * size_of(dtype), dtype, slot.k, slot.dtype, converted.data());
+    kernels::pack_rows(packed, slot.dtype, slot.n, slot.k, first + r, 1, converted.data());
+  }
+}
+
+void unpack_as(const WeightSlot& slot, DType dtype, int64_t first, int64_t rows,
+               const std::byte* packed, std::byte* destination) {
+  const kernels::PackedMatrix matrix{packed, slot.dtype, slot.n, slot.k};
+  if (dtype == slot.dtype) return kernels::unpack_rows(matrix, first, rows, destination);
+  std::vector<std::byte> stored(size_t(slot.k) * size_t(size_of(slot.dtype)));
+  for (int64_t r = 0; r < rows; ++r) {
+    kernels::unpack_rows(matrix, first + r, 1, stored.data());
+    convert(stored.data(), slot.dtype, slot.k, dtype, destination + r * slot.k * size_of(dtype));
+  }
+}
+
 }  // namespace
 
 bool is_ignorable_tensor(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
@@ -67,15 +104,9 @@ void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, i
     convert(source, dtype, rows, rounded, held.data());
     return convert(held.data(), rounded, rows, slot.dtype, out);
   }
-  if (dtype == slot.dtype) {
-    kernels::pack_rows(base, slot.dtype, slot.n, slot.k, first, rows, source);
-    return;
-  }
-  std::vector<std::byte> converted(size_t(slot.k) * size_t(size_of(slot.dtype)));
-  for (int64_t r = 0; r < rows; ++r) {
-    convert(source + r * slot.k * size_of(dtype), dtype, slot.k, slot.dtype, converted.data());
-    kernels::pack_rows(base, slot.dtype, slot.n, slot.k, first + r, 1, converted.data());
-  }
+  for_each_matrix(slot, first, rows, [&](size_t at, int64_t begin, int64_t count, int64_t done) {
+    pack_as(slot, dtype, begin, count, source + done * slot.k * size_of(dtype), base + at);
+  });
 }
 
 void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
@@ -87,16 +118,9 @@ void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, in
     convert(base + first * size_of(slot.dtype), slot.dtype, rows, dtype, destination);
     return;
   }
-  const kernels::PackedMatrix matrix{base, slot.dtype, slot.n, slot.k};
-  if (dtype == slot.dtype) {
-    kernels::unpack_rows(matrix, first, rows, destination);
-    return;
-  }
-  std::vector<std::byte> stored(size_t(slot.k) * size_t(size_of(slot.dtype)));
-  for (int64_t r = 0; r < rows; ++r) {
-    kernels::unpack_rows(matrix, first + r, 1, stored.data());
-    convert(stored.data(), slot.dtype, slot.k, dtype, destination + r * slot.k * size_of(dtype));
-  }
+  for_each_matrix(slot, first, rows, [&](size_t at, int64_t begin, int64_t count, int64_t done) {
+    unpack_as(slot, dtype, begin, count, base + at, destination + done * slot.k * size_of(dtype));
+  });
 }
 
 bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
@@ -107,8 +131,13 @@ bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, 
     const size_t at = slot.offset + size_t(first * size_of(slot.dtype));
     return std::memcmp(region + at, other + at, size_t(rows * size_of(slot.dtype))) != 0;
   }
-  return kernels::packed_rows_differ(region + slot.offset, other + slot.offset, slot.dtype, slot.k,
-                                     first, rows);
+  bool differ = false;
+  for_each_matrix(slot, first, rows, [&](size_t at, int64_t begin, int64_t count, int64_t) {
+    differ =
+        differ || kernels::packed_rows_differ(region + slot.offset + at, other + slot.offset + at,
+                                              slot.dtype, slot.k, begin, count);
+  });
+  return differ;
 }
 
 WeightSet::WeightSet(std::shared_ptr<const NameTable> table, std::shared_ptr<Region> region,
@@ -118,6 +147,10 @@ WeightSet::WeightSet(std::shared_ptr<const NameTable> table, std::shared_ptr<Reg
 kernels::PackedMatrix WeightSet::matrix(int32_t slot) const {
   const WeightSlot& s = table_->slots[size_t(slot)];
   return {region_->data() + s.offset, s.dtype, s.n, s.k};
+}
+
+kernels::PackedStack WeightSet::stack(int32_t slot) const {
+  return {matrix(slot), table_->slots[size_t(slot)].count};
 }
 
 std::span<const float> WeightSet::vector(int32_t slot) const {

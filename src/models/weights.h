@@ -21,19 +21,32 @@ enum class SlotKind {
   kVector,  // float32 (norm weights, biases), whatever the checkpoint's type; exact
 };
 
-// One weight as the forward pass uses it (fused projections are one slot).
+// One weight as the forward pass uses it (fused projections are one slot, and so are the matrices
+// of all experts of a layer).
 struct WeightSlot {
   std::string name;  // "layers.3.qkv", "layers.3.qkv_bias", "head", ...
   SlotKind kind = SlotKind::kMatrix;
   DType dtype = DType::kBFloat16;  // of the packed form
-  int64_t n = 0;                   // rows; 1 for a vector
+  int64_t n = 0;                   // rows of a matrix; 1 for a vector
   int64_t k = 0;                   // columns; elements of a vector
-  size_t offset = 0;               // in the region, a multiple of 64
+  int64_t count = 1;               // matrices, each packed on its own, one after the other
+  // True for a matrix that is multiplied in float32 whatever the profile (a router), and so keeps
+  // the type it comes in.
+  bool outside_profile = false;
+  std::string sized_by;  // for messages: the config key behind its size, "num_experts is 8"; or ""
+  size_t offset = 0;     // in the region, a multiple of 64
   size_t bytes = 0;
 };
 
-// Where a Hugging Face tensor goes: rows [row, row + shape[0]) of a matrix slot, or elements
-// [row, row + shape[0]) of a vector slot.
+// Which of its names a tensor goes by. A manifest uses one form for all experts of the model.
+enum class NameForm : uint8_t {
+  kOnly,      // there is no other
+  kSeparate,  // a tensor for each expert and projection, as checkpoints have them
+  kGrouped,   // one for all experts of a layer, as Transformers holds them from version 5 on
+};
+
+// Where a Hugging Face tensor goes: rows [row, row + rows()) of a matrix slot, counted over all its
+// matrices, or elements [row, row + rows()) of a vector slot.
 struct WeightEntry {
   std::string name;  // Hugging Face name
   Shape shape;
@@ -41,6 +54,14 @@ struct WeightEntry {
   int64_t row = 0;
   // True for a name that may be absent or repeat another one's bytes (lm_head of a tied model).
   bool optional = false;
+  NameForm form = NameForm::kOnly;  // rows that have names of both other forms are under each once
+
+  // Rows of a matrix, or of several below each other ([experts, rows, columns]); elements of a
+  // vector.
+  int64_t rows() const {
+    const int rank = shape.rank();
+    return rank < 2 ? shape.num_elements() : shape.num_elements() / shape[rank - 1];
+  }
 };
 
 // The table of a model: every name, every slot. One table drives load, write, checker and reading
@@ -58,6 +79,10 @@ struct NameTable {
 
   // What matrices are held in; unset: the type they come in.
   std::optional<DType> held_dtype() const { return matrix_dtype ? matrix_dtype : dtype; }
+  // The same of one matrix slot.
+  std::optional<DType> held_dtype(const WeightSlot& slot) const {
+    return slot.outside_profile ? dtype : held_dtype();
+  }
 
   const WeightEntry* find(std::string_view name) const;  // null when there is none
   int32_t slot_index(std::string_view slot) const;       // -1 when there is none
@@ -69,9 +94,12 @@ bool is_ignorable_tensor(std::string_view name);
 
 // Sets dtype, offset and bytes of each slot from the table's types or else those in `manifest`
 // (all entries of one matrix slot must then agree). kInvalidArgument names each missing, surplus,
-// repeated and mis-shaped tensor with both values; kUnimplemented a type that is no weight type or
-// that differs within a slot.
+// repeated and mis-shaped tensor with both values, and a tensor of each form where both are there;
+// kUnimplemented a type that is no weight type or that differs within a slot.
 Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* table);
+
+// The form of the names in `manifest` that have one; kOnly where none has. The first one's.
+NameForm form_of(const std::vector<ManifestEntry>& manifest, const NameTable& table);
 
 // Puts rows (of a vector: elements) [row, row + rows) of the tensor `entry` into a region laid out
 // by `table`. `source` holds them as `dtype`, dense, at any alignment; a type other than the
@@ -97,7 +125,8 @@ class WeightSet {
   WeightSet(std::shared_ptr<const NameTable> table, std::shared_ptr<Region> region,
             WeightVersion version, WeightSerial serial);
 
-  kernels::PackedMatrix matrix(int32_t slot) const;
+  kernels::PackedMatrix matrix(int32_t slot) const;  // of several, the first
+  kernels::PackedStack stack(int32_t slot) const;
   std::span<const float> vector(int32_t slot) const;
   // Elements of a vector slot, or null for slot -1 (a bias that the model lacks).
   const float* bias(int32_t slot) const { return slot < 0 ? nullptr : vector(slot).data(); }

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "models/families/dense.h"
+#include "models/families/decoder_names.h"
 #include "tensor/bfloat16.h"
 
 namespace rlgen::models {
@@ -118,6 +118,7 @@ TEST(ResolveLayout, ShortensAMessageAboutEverything) {
   EXPECT_THAT(layout_fault({}, table), AllOf(HasSubstr("is missing"), Not(HasSubstr("more"))));
   DecoderSpec large = small_spec();
   large.layers = 9;
+  large.layer.resize(9);
   EXPECT_THAT(layout_fault({}, dense_names(large)), HasSubstr("; and 60 more"));
 }
 
@@ -170,7 +171,7 @@ TEST_P(StoredTypes, RowsComeBackAsTheyWent) {
   std::vector<std::byte> region(table.total_bytes);
   for (const WeightEntry& entry : table.entries) {
     const auto bytes = values_as(sent, entry.shape.num_elements(), entry.slot * 31 + entry.row);
-    const int64_t rows = entry.shape[0];
+    const int64_t rows = entry.rows();
     const int64_t row_bytes = int64_t(bytes.size()) / rows;
     const int64_t cut = rows / 3;
     write_rows(table, entry, sent, cut, rows - cut, bytes.data() + cut * row_bytes, region.data());
@@ -179,7 +180,7 @@ TEST_P(StoredTypes, RowsComeBackAsTheyWent) {
   for (const WeightEntry& entry : table.entries) {
     const auto bytes = values_as(sent, entry.shape.num_elements(), entry.slot * 31 + entry.row);
     std::vector<std::byte> back(bytes.size());
-    read_rows(table, entry, sent, 0, entry.shape[0], region.data(), back.data());
+    read_rows(table, entry, sent, 0, entry.rows(), region.data(), back.data());
     EXPECT_EQ(back, bytes) << entry.name;
   }
 }
@@ -226,9 +227,9 @@ TEST(Layout, ATypeForAllWeights) {
     const WeightEntry& entry = *table.find(name);
     const std::vector<float> sent(size_t(entry.shape.num_elements()), third);
     const auto* const bytes = reinterpret_cast<const std::byte*>(sent.data());
-    write_rows(table, entry, DType::kFloat32, 0, entry.shape[0], bytes, region.data());
+    write_rows(table, entry, DType::kFloat32, 0, entry.rows(), bytes, region.data());
     std::vector<float> back(sent.size());
-    read_rows(table, entry, DType::kFloat32, 0, entry.shape[0], region.data(),
+    read_rows(table, entry, DType::kFloat32, 0, entry.rows(), region.data(),
               reinterpret_cast<std::byte*>(back.data()));
     EXPECT_EQ(back, std::vector<float>(sent.size(), rounded)) << name;
   }

@@ -42,6 +42,24 @@ TEST(SendCheckpoint, DeliversEveryByte) {
   }
 }
 
+// Several matrices below each other, as grouped experts are, are cut within them.
+TEST(SendCheckpoint, CutsStacksOfMatricesAtRowGroups) {
+  models::test::TempFolder file;
+  std::string data(100 * 24000 * 4, '\0');
+  for (size_t i = 0; i < data.size(); ++i) data[i] = char(i * 2654435761u >> 24);
+  file.write(
+      "model.safetensors",
+      models::test::image(
+          R"({"stack":{"dtype":"F32","shape":[2,50,24000],"data_offsets":[0,9600000]}})", data));
+  const auto folder = SafetensorsFolder::open(file.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  FaultySink sink;
+  ThreadPool pool(2);
+  ASSERT_TRUE(send_checkpoint(*folder, update(), sink, &pool).ok());
+  EXPECT_EQ(sink.largest, size_t(32 * 24000 * 4));
+  EXPECT_TRUE(std::ranges::equal(sink.serving["stack"], std::as_bytes(std::span(data))));
+}
+
 TEST(SendCheckpoint, CutsLargeTensorsAtRowGroups) {
   models::test::TempFolder file;
   std::string data(100 * 24000 * 4 + 4, '\0');

@@ -20,10 +20,16 @@ struct Piece {
   size_t size = 0;
 };
 
+// Of a matrix, or of several below each other; elements of a vector.
+int64_t rows_of(const Shape& shape) {
+  const int rank = shape.rank();
+  if (rank < 2 || shape[rank - 1] == 0) return std::max<int64_t>(shape.num_elements(), 1);
+  return std::max<int64_t>(shape.num_elements() / shape[rank - 1], 1);
+}
+
 void add_pieces(const TensorSource& tensor, std::vector<Piece>* pieces) {
   const size_t total = tensor.bytes.size();
-  const int64_t rows = tensor.shape.rank() == 0 ? 1 : std::max<int64_t>(tensor.shape[0], 1);
-  const size_t group = total / size_t(rows) * kRowGroup;
+  const size_t group = total / size_t(rows_of(tensor.shape)) * kRowGroup;
   const size_t step = tensor.whole || group == 0 ? std::max<size_t>(total, 1)
                                                  : std::max<size_t>(kPieceBytes / group, 1) * group;
   size_t offset = 0;

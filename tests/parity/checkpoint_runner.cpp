@@ -25,7 +25,7 @@ StatusOr<LoadedModel> load_model(const std::string& folder, int32_t max_model_le
   for (const models::StoredTensor& tensor : model.tensors.tensors()) {
     const models::WeightEntry* entry = table->find(tensor.name);
     if (entry == nullptr) continue;
-    models::write_rows(*table, *entry, tensor.dtype, 0, tensor.shape[0], tensor.bytes.data(),
+    models::write_rows(*table, *entry, tensor.dtype, 0, entry->rows(), tensor.bytes.data(),
                        region->data());
   }
   auto weights = std::make_shared<const models::WeightSet>(table, std::move(region), 0, 1);
@@ -37,7 +37,7 @@ LoadedModel with_zeroed(const LoadedModel& model, const models::WeightEntry& ent
   auto region = *Region::create(old.size());
   std::memcpy(region->data(), old.data(), size_t(old.size()));
   const std::vector<std::byte> zeros(size_t(entry.shape.num_elements()) * 4);
-  models::write_rows(*model.decoder.table, entry, DType::kFloat32, 0, entry.shape[0], zeros.data(),
+  models::write_rows(*model.decoder.table, entry, DType::kFloat32, 0, entry.rows(), zeros.data(),
                      region->data());
   return {model.decoder,
           std::make_shared<const models::WeightSet>(model.decoder.table, std::move(region), 0, 2)};
@@ -73,9 +73,14 @@ std::vector<float> SequenceRun::step(std::span<const Feed> feeds,
     batch.token_ids.insert(batch.token_ids.end(), feed.tokens.begin(), feed.tokens.end());
   }
   batch.wanted_rows = std::move(wanted_rows);
+  const models::RouteAxis axis = models::route_axis(model_.decoder.spec);
+  routes_.assign(batch.token_ids.size() * size_t(axis.layers * axis.top_k), -7);
+  if (records_routes_) batch.routes = routes_.data();
+  if (!given_routes_.empty()) batch.given_routes = given_routes_.data();
   std::vector<float> logits(batch.wanted_rows.size() * size_t(model_.decoder.spec.vocab_rows));
   models::forward(model_.decoder, *model_.weights, batch, kv_, context_, &workspace_,
                   logits.data());
+  given_routes_.clear();
   return logits;
 }
 

@@ -47,6 +47,13 @@ class SequenceRun {
   // One feed.
   std::vector<float> feed(int32_t sequence, std::vector<int32_t> tokens);
 
+  // Steps from now on take down the routes of their rows.
+  void record_routes() { records_routes_ = true; }
+  // Of the last step, [rows, layers, top_k] of route_axis.
+  const std::vector<int32_t>& routes() const { return routes_; }
+  // The next step's rows go through these experts, likewise [rows, layers, top_k].
+  void give_routes(std::vector<int32_t> routes) { given_routes_ = std::move(routes); }
+
  private:
   struct Sequence {
     std::vector<int32_t> blocks;
@@ -60,6 +67,9 @@ class SequenceRun {
   kernels::KvCacheView kv_;
   std::vector<Sequence> sequences_;
   models::Workspace workspace_;
+  bool records_routes_ = false;
+  std::vector<int32_t> routes_;
+  std::vector<int32_t> given_routes_;
 };
 
 // The row of `logits` that belongs to row `row`.

@@ -23,7 +23,20 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from dump_transformers import dump, load_model  # noqa: E402
 
-CHECKPOINTS = ("llama", "llama_bias", "llama_tied", "llama_rope_llama3", "mistral", "qwen2", "qwen3", "smollm3")
+CHECKPOINTS = (
+    "llama",
+    "llama_bias",
+    "llama_tied",
+    "llama_rope_llama3",
+    "mistral",
+    "mixtral",
+    "olmoe_clip",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+    "smollm3",
+)
 PARTS = ("input_norm", "qkv", "attention", "post_attention", "output")
 TOLERANCE = 2e-4
 

@@ -55,7 +55,7 @@ def measure(reference: Reference, case: Case, token_ids: list[int], prompt_len: 
         "greedy_prompt_len": prompt_len,
         "greedy": greedy,
         "greedy_margin": margin,
-    }
+    } | reference.routes(token_ids)
 
 
 def random_sequences(name: str, case: Case, reference: Reference) -> list[dict[str, Any]]:
@@ -84,7 +84,8 @@ def text_sequences(name: str, case: Case, reference: Reference) -> list[dict[str
         if entry["greedy_margin"] < SMALLEST_MARGIN:
             raise RuntimeError(f"{name}: greedy choices after {text[-40:]!r} lead by {entry['greedy_margin']} only")
         whole = prompt + entry["greedy"]
-        entries.append({"text": text} | entry | {"token_ids": whole, "logprobs": reference.logprobs(whole)})
+        of_whole = {"token_ids": whole, "logprobs": reference.logprobs(whole)} | reference.routes(whole)
+        entries.append({"text": text} | entry | of_whole)
     return entries
 
 
@@ -123,6 +124,8 @@ def find_differences(name: str, stored: dict[str, Any], fresh: dict[str, Any]) -
         if old["token_ids"] != new["token_ids"] or old["greedy"] != new["greedy"]:
             faults.append(f"{name}: sequence {index}: other tokens")
             continue
+        if old.get("routes") != new.get("routes"):
+            faults.append(f"{name}: sequence {index}: other experts")
         worst = float(np.max(np.abs(np.subtract(old["logprobs"], new["logprobs"]))))
         if worst > CHECK_TOLERANCE:
             faults.append(f"{name}: sequence {index}: log-probabilities differ by up to {worst:.2e}")

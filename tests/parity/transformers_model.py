@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -29,6 +30,38 @@ def highest_tokenizer_id(folder: Path) -> int | None:
     return max([*document["model"]["vocab"].values(), *(token["id"] for token in document["added_tokens"])])
 
 
+class RouterWatch:
+    """Takes what the routers of a model choose, layer by layer, while it runs."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._taken: list[tuple[list[list[int]], list[float]]] = []
+        self._routers = [module for name, module in model.named_modules() if name.endswith(".mlp.gate")]
+        for router in self._routers:
+            router.register_forward_hook(self._take)
+
+    def __bool__(self) -> bool:
+        return bool(self._routers)
+
+    def _take(self, router: torch.nn.Module, inputs: tuple[torch.Tensor], output: tuple[torch.Tensor, ...]) -> None:
+        chosen = output[-1]
+        scores = torch.nn.functional.linear(inputs[0].reshape(-1, inputs[0].shape[-1]), router.weight)
+        best = torch.topk(torch.softmax(scores.double(), -1), min(chosen.shape[-1] + 1, scores.shape[-1])).values
+        lead = (best[:, :-1] - best[:, 1:]).min(-1).values if best.shape[-1] > 1 else best[:, 0]
+        self._taken.append((chosen.tolist(), [round(value, 9) for value in lead.tolist()]))
+
+    def start(self) -> None:
+        """Forgets what was taken."""
+        self._taken.clear()
+
+    def routes(self, tokens: int) -> list[list[list[int]]]:
+        """Expert ids [tokens, sparse layers, top_k] of the run since start, best first."""
+        return [[layer[0][token] for layer in self._taken] for token in range(tokens)]
+
+    def leads(self, tokens: int) -> list[list[float]]:
+        """[tokens, sparse layers]: the smallest lead in probability of a chosen expert over the next best one."""
+        return [[layer[1][token] for layer in self._taken] for token in range(tokens)]
+
+
 class Reference:
     """A checkpoint in Transformers.
 
@@ -50,6 +83,7 @@ class Reference:
         if report["missing_keys"] or report["unexpected_keys"]:
             raise ValueError(f"{folder}: config and tensors do not fit: {report}")
         self._model = model.eval()
+        self._routers = RouterWatch(self._model)
         self._max_model_len = max_model_len
         self._padded = rope_kind(folder) in LENGTH_SCALED
         self.vocab_size: int = self._model.config.vocab_size
@@ -70,6 +104,15 @@ class Reference:
         table = torch.log_softmax(self.logits(token_ids)[:-1].double(), dim=-1)
         chosen = table.gather(1, torch.tensor(token_ids[1:]).unsqueeze(1)).squeeze(1)
         return [round(value, 6) for value in chosen.tolist()]
+
+    def routes(self, token_ids: list[int]) -> dict[str, Any]:
+        """Experts of each token and the leads they won by, as a fixture has them; empty for a dense model."""
+        if not self._routers:
+            return {}
+        self._routers.start()
+        self.logits(token_ids)
+        tokens = len(token_ids)
+        return {"routes": self._routers.routes(tokens), "route_leads": self._routers.leads(tokens)}
 
     def greedy(self, prompt: list[int], count: int) -> tuple[list[int], float]:
         """Continues `prompt` by the best token, `count` times, whatever the end-of-text ids are.

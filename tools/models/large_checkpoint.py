@@ -11,7 +11,7 @@ from models.random_weights import random_bfloat16
 from models.safetensors_file import StoredTensor
 from models.tensor_shapes import Shapes, checkpoint_shapes
 from models.test_tokenizer import write_test_tokenizer
-from models.tiny_recipes import LLAMA, Recipe
+from models.tiny_recipes import LLAMA, QWEN3_MOE, Recipe
 
 LARGE_RECIPES: dict[str, Recipe] = {
     "llama_1b": Recipe(
@@ -31,6 +31,29 @@ LARGE_RECIPES: dict[str, Recipe] = {
         },
         "BF16",
         seed=12,
+        tokenizer=True,
+    ),
+    "qwen3_moe_1b": Recipe(
+        "1.1 billion parameters of which a token uses 0.3, in bfloat16, for measuring speed (2.1 GB)",
+        QWEN3_MOE
+        | {
+            "vocab_size": 32000,
+            "hidden_size": 1024,
+            "intermediate_size": 2560,
+            "num_hidden_layers": 20,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "head_dim": 64,
+            "max_position_embeddings": 32768,
+            "mlp_only_layers": [],
+            "moe_intermediate_size": 320,
+            "num_experts": 48,
+            "num_experts_per_tok": 8,
+            "bos_token_id": 270,
+            "eos_token_id": 271,
+        },
+        "BF16",
+        seed=24,
         tokenizer=True,
     ),
 }

@@ -6,6 +6,8 @@ from typing import Any
 
 Shapes = dict[str, tuple[int, ...]]
 
+MLP_NAMES = ("gate_proj", "up_proj", "down_proj")
+
 
 def head_dim(config: dict[str, Any]) -> int:
     """Size of one attention head."""
@@ -14,12 +16,24 @@ def head_dim(config: dict[str, Any]) -> int:
 
 def has_qkv_bias(config: dict[str, Any]) -> bool:
     """Whether query, key and value projections carry biases; Qwen2 has them without saying so."""
+    if config["model_type"] == "qwen2_moe":
+        return config.get("qkv_bias", True)
     return config["model_type"] == "qwen2" or config.get("attention_bias", False)
 
 
 def has_output_bias(config: dict[str, Any]) -> bool:
     """Whether the attention output projection carries a bias."""
-    return config["model_type"] != "qwen2" and config.get("attention_bias", False)
+    return config["model_type"] not in ("qwen2", "qwen2_moe") and config.get("attention_bias", False)
+
+
+def is_sparse(config: dict[str, Any], layer: int) -> bool:
+    """Whether a layer has experts in place of one feed-forward block."""
+    if config["model_type"] in ("mixtral", "olmoe"):
+        return True
+    if config["model_type"] not in ("qwen2_moe", "qwen3_moe"):
+        return False
+    step = config.get("decoder_sparse_step", 1)
+    return layer not in config.get("mlp_only_layers", []) and (layer + 1) % step == 0
 
 
 def attention_shapes(config: dict[str, Any], prefix: str) -> Shapes:
@@ -34,20 +48,39 @@ def attention_shapes(config: dict[str, Any], prefix: str) -> Shapes:
     shapes[f"{prefix}.o_proj.weight"] = (hidden, query)
     if has_output_bias(config):
         shapes[f"{prefix}.o_proj.bias"] = (hidden,)
-    if config["model_type"] == "qwen3":
+    if config["model_type"] in ("qwen3", "qwen3_moe"):
         shapes[f"{prefix}.q_norm.weight"] = (head,)
         shapes[f"{prefix}.k_norm.weight"] = (head,)
+    if config["model_type"] == "olmoe":
+        shapes[f"{prefix}.q_norm.weight"] = (query,)
+        shapes[f"{prefix}.k_norm.weight"] = (key,)
     return shapes
 
 
-def mlp_shapes(config: dict[str, Any], prefix: str) -> Shapes:
-    """Tensors of one gated feed-forward block; weights are [outputs, inputs]."""
-    hidden, inner = config["hidden_size"], config["intermediate_size"]
+def mlp_shapes(config: dict[str, Any], prefix: str, inner: int, names: tuple[str, str, str] = MLP_NAMES) -> Shapes:
+    """Tensors of one gated feed-forward block of `inner` elements; weights are [outputs, inputs]."""
+    hidden = config["hidden_size"]
     shapes: Shapes = {}
-    for name, rows, columns in (("gate_proj", inner, hidden), ("up_proj", inner, hidden), ("down_proj", hidden, inner)):
+    for name, (rows, columns) in zip(names, ((inner, hidden), (inner, hidden), (hidden, inner)), strict=True):
         shapes[f"{prefix}.{name}.weight"] = (rows, columns)
         if config.get("mlp_bias", False):
             shapes[f"{prefix}.{name}.bias"] = (rows,)
+    return shapes
+
+
+def expert_shapes(config: dict[str, Any], prefix: str) -> Shapes:
+    """Tensors of the experts of one layer and of their router."""
+    mixtral = config["model_type"] == "mixtral"
+    block = f"{prefix}.block_sparse_moe" if mixtral else f"{prefix}.mlp"
+    count = config["num_local_experts" if mixtral else "num_experts"]
+    inner = config.get("moe_intermediate_size", config["intermediate_size"])
+    shapes: Shapes = {f"{block}.gate.weight": (count, config["hidden_size"])}
+    for expert in range(count):
+        names = ("w1", "w3", "w2") if mixtral else MLP_NAMES
+        shapes |= mlp_shapes(config, f"{block}.experts.{expert}", inner, names)
+    if "shared_expert_intermediate_size" in config:
+        shapes |= mlp_shapes(config, f"{block}.shared_expert", config["shared_expert_intermediate_size"])
+        shapes[f"{block}.shared_expert_gate.weight"] = (1, config["hidden_size"])
     return shapes
 
 
@@ -60,7 +93,10 @@ def checkpoint_shapes(config: dict[str, Any]) -> Shapes:
         shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
         shapes |= attention_shapes(config, f"{prefix}.self_attn")
         shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
-        shapes |= mlp_shapes(config, f"{prefix}.mlp")
+        if is_sparse(config, layer):
+            shapes |= expert_shapes(config, prefix)
+        else:
+            shapes |= mlp_shapes(config, f"{prefix}.mlp", config["intermediate_size"])
     shapes["model.norm.weight"] = (hidden,)
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (vocabulary, hidden)

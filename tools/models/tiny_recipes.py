@@ -18,6 +18,7 @@ class Recipe:
         dtype: storage type of the tensors.
         seed: seed of the weights; equal seeds and shapes give equal weights.
         shards: number of safetensors files.
+        grouped: whether the experts of a layer are one tensor.
         tokenizer: whether the byte-level test tokenizer is put beside the weights.
         generation_config: generation_config.json, where there is one.
     """
@@ -27,6 +28,7 @@ class Recipe:
     dtype: str = "F32"
     seed: int = 1
     shards: int = 1
+    grouped: bool = False
     tokenizer: bool = False
     generation_config: Config = field(default_factory=dict)
 
@@ -69,6 +71,72 @@ def rope(purpose: str, scaling: Config, **changes: Any) -> Recipe:
     """A Llama whose positions are scaled as `scaling` says; all of these share their weights."""
     return Recipe(purpose, ROPE_LLAMA | {"rope_scaling": scaling} | changes, "BF16", seed=2)
 
+
+QWEN3_MOE: Config = variant(
+    "qwen3_moe",
+    "Qwen3MoeForCausalLM",
+    head_dim=24,
+    num_hidden_layers=3,
+    hidden_size=32,
+    attention_bias=False,
+    use_sliding_window=False,
+    sliding_window=None,
+    max_window_layers=2,
+    rope_theta=1000000.0,
+    rms_norm_eps=1e-06,
+    decoder_sparse_step=1,
+    mlp_only_layers=[1],
+    moe_intermediate_size=20,
+    num_experts=8,
+    num_experts_per_tok=3,
+    norm_topk_prob=True,
+    output_router_logits=False,
+    router_aux_loss_coef=0.001,
+)
+QWEN2_MOE: Config = variant(
+    "qwen2_moe",
+    "Qwen2MoeForCausalLM",
+    num_hidden_layers=3,
+    hidden_size=40,
+    use_sliding_window=False,
+    sliding_window=8,
+    max_window_layers=2,
+    decoder_sparse_step=1,
+    mlp_only_layers=[2],
+    moe_intermediate_size=24,
+    shared_expert_intermediate_size=44,
+    num_experts=10,
+    num_experts_per_tok=3,
+    norm_topk_prob=False,
+    output_router_logits=False,
+    router_aux_loss_coef=0.001,
+)
+MIXTRAL: Config = variant(
+    "mixtral",
+    "MixtralForCausalLM",
+    intermediate_size=40,
+    sliding_window=None,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    output_router_logits=False,
+    router_aux_loss_coef=0.02,
+    router_jitter_noise=0.0,
+    rope_theta=1000000.0,
+)
+
+OLMOE: Config = variant(
+    "olmoe",
+    "OlmoeForCausalLM",
+    num_key_value_heads=4,
+    intermediate_size=24,
+    attention_bias=False,
+    clip_qkv=None,
+    num_experts=16,
+    num_experts_per_tok=4,
+    norm_topk_prob=False,
+    output_router_logits=False,
+    router_aux_loss_coef=0.01,
+)
 
 LONGROPE_SHORT = [1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4]
 LONGROPE_LONG = [1.0, 1.1, 1.35, 1.9, 2.6, 3.1, 3.6, 4.0]
@@ -164,6 +232,24 @@ RECIPES: dict[str, Recipe] = {
         "BF16",
         seed=7,
     ),
+    "mixtral": Recipe("experts in every layer under names of their own", MIXTRAL, "BF16", seed=16),
+    "mixtral_grouped": Recipe(
+        "the weights of mixtral with one tensor for all experts of a layer", MIXTRAL, "BF16", seed=16, grouped=True
+    ),
+    "mixtral_window": Recipe(
+        "experts and a sliding window of 20 keys in every layer",
+        MIXTRAL | {"sliding_window": 20, "num_local_experts": 4},
+        "F16",
+        seed=17,
+    ),
+    "olmoe": Recipe("norms over all queries and all keys, weights of experts not normalised", OLMOE, "BF16", seed=22),
+    "olmoe_clip": Recipe(
+        "the same with fewer KV heads, queries, keys and values clipped at 0.9, biases, weights of experts normalised",
+        OLMOE
+        | {"num_key_value_heads": 2, "clip_qkv": 0.9, "norm_topk_prob": True, "attention_bias": True}
+        | {"num_experts": 12, "tie_word_embeddings": True},
+        seed=23,
+    ),
     "qwen2": Recipe(
         "biases on q, k and v without an `attention_bias` key; a window that is switched off",
         variant(
@@ -175,6 +261,21 @@ RECIPES: dict[str, Recipe] = {
             max_window_layers=0,
         ),
         seed=8,
+    ),
+    "qwen2_moe": Recipe(
+        "a shared expert beside those of the router, whose weights are not normalised; the last layer without; biases"
+        " on q, k and v without a key",
+        QWEN2_MOE,
+        seed=20,
+    ),
+    "qwen2_moe_window": Recipe(
+        "experts in every second layer, their weights normalised, one shared; a window of 8 keys in the first layer of"
+        " four; no biases",
+        without(QWEN2_MOE, "mlp_only_layers")
+        | {"use_sliding_window": True, "num_hidden_layers": 4, "decoder_sparse_step": 2, "norm_topk_prob": True}
+        | {"qkv_bias": False},
+        "BF16",
+        seed=21,
     ),
     "qwen2_window": Recipe(
         "sliding window of 8 keys from layer 1 on",
@@ -207,6 +308,23 @@ RECIPES: dict[str, Recipe] = {
             rms_norm_eps=1e-06,
         ),
         seed=15,
+    ),
+    "qwen3_moe": Recipe(
+        "experts but in the second layer, their weights normalised; sizes that are no multiples of 16",
+        QWEN3_MOE,
+        seed=18,
+    ),
+    "qwen3_moe_grouped": Recipe(
+        "the weights of qwen3_moe with one tensor for all experts of a layer", QWEN3_MOE, seed=18, grouped=True
+    ),
+    "qwen3_moe_step": Recipe(
+        "experts in every second layer, their weights not normalised; biases, a window of 8 keys, no head_dim",
+        without(QWEN3_MOE, "head_dim", "mlp_only_layers")
+        | {"decoder_sparse_step": 2, "num_hidden_layers": 4, "norm_topk_prob": False, "num_experts": 12}
+        | {"num_experts_per_tok": 4, "moe_intermediate_size": 16, "attention_bias": True, "tie_word_embeddings": True}
+        | {"use_sliding_window": True, "sliding_window": 8},
+        "BF16",
+        seed=19,
     ),
     "smollm3": Recipe(
         "four layers, the second and fourth without rotary embedding",

@@ -32,8 +32,7 @@ Status look_at_model(BenchContext* context) {
       model_cost(model.decoder.spec, *model.decoder.table, model.decoder.slots, kv_bytes);
   context->kernels = machine.kernels;
   context->pool = std::make_unique<ThreadPool>(machine.num_threads);
-  context->meter.emplace(*context->kernels, profile, *context->pool,
-                         context->cost.body_bytes + context->cost.head_bytes);
+  context->meter.emplace(*context->kernels, profile, *context->pool, context->cost.weight_bytes());
   return absl::OkStatus();
 }
 

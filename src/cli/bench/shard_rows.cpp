@@ -61,15 +61,13 @@ Status cache_prompts(BenchContext& context, int32_t count, int32_t prompt) {
   return absl::OkStatus();
 }
 
-int64_t weight_bytes(const ModelCost& cost) { return cost.body_bytes + cost.head_bytes; }
-
 }  // namespace
 
 StatusOr<Figure> measure_prefill(BenchContext& context, const RowSpec& row) {
   const int32_t prompt = prompt_tokens(row, context.options);
   RLGEN_ASSIGN_OR_RETURN(const TimedRun timed,
                          run_between_limits(context, context.prompts->fresh(row.batch, prompt, 1),
-                                            weight_bytes(context.cost)));
+                                            context.cost.weight_bytes()));
   const double tokens = static_cast<double>(row.batch) * prompt;
   Figure figure = rate_figure(row, tokens, timed.run.seconds);
   set_work_limit(prefill_work(context.cost, row.batch, prompt,
@@ -82,7 +80,7 @@ StatusOr<Figure> measure_prefill(BenchContext& context, const RowSpec& row) {
 StatusOr<Figure> measure_decode(BenchContext& context, const RowSpec& row) {
   const int32_t prompt = prompt_tokens(row, context.options);
   const int32_t decode = new_tokens(row, context.options);
-  const int64_t step_bytes = weight_bytes(context.cost) +
+  const int64_t step_bytes = static_cast<int64_t>(context.cost.step_bytes(row.batch)) +
                              int64_t{row.batch} * (prompt + decode / 2) * context.cost.kv_bytes;
   RLGEN_RETURN_IF_ERROR(cache_prompts(context, row.batch, prompt));
   RLGEN_ASSIGN_OR_RETURN(
@@ -138,7 +136,7 @@ StatusOr<Figure> measure_mixed(BenchContext& context, const RowSpec& row) {
       arrival_times(kMixedRequests, context.options.arrival_rate, kMixedSeed);
   RLGEN_ASSIGN_OR_RETURN(
       const TimedRun timed,
-      run_between_limits(context, std::move(requests), weight_bytes(context.cost), arrivals));
+      run_between_limits(context, std::move(requests), context.cost.weight_bytes(), arrivals));
   const double busy = flops / timed.limits.flops;
   const Latencies waits = latencies(timed.run, arrivals, first_id);
   Figure figure = rate_figure(row, tokens, timed.run.seconds);

@@ -42,6 +42,22 @@ TEST(BenchWork, ATiedHeadIsReadOnce) {
   EXPECT_EQ(cost.body_bytes, 0);
 }
 
+TEST(BenchWork, OfExpertsOnlyThoseThatRowsGoThrough) {
+  models::DecoderSpec spec;
+  spec.experts = {.count = 8, .top_k = 2};
+  models::NameTable table;
+  table.slots = {{.name = "router", .n = 8, .k = 64, .bytes = 16 * 64 * 2},
+                 {.name = "experts", .n = 32, .k = 64, .count = 8, .bytes = 8 * 32 * 64 * 2}};
+  const ModelCost cost = model_cost(spec, table, {}, 0);
+  EXPECT_EQ(cost.body_bytes, 16 * 64 * 2);
+  EXPECT_EQ(cost.expert_bytes, 8 * 32 * 64 * 2);
+  EXPECT_EQ(cost.body_flops, 2.0 * 8 * 64 + 2 * 2.0 * 32 * 64);
+  EXPECT_EQ(cost.step_bytes(1), 16 * 64 * 2 + 2 * 32 * 64 * 2);
+  EXPECT_EQ(cost.step_bytes(2), 16 * 64 * 2 + (1 - 0.75 * 0.75) * 8 * 32 * 64 * 2);
+  EXPECT_EQ(decode_work(cost, 6, 0, 3.0).bytes, 3 * cost.step_bytes(2));
+  EXPECT_EQ(prefill_work(cost, 1, 4, 2).bytes, 2 * cost.step_bytes(2));
+}
+
 TEST(BenchWork, PrefillIsCausal) {
   const ModelCost cost = small_cost();
   const Work work = prefill_work(cost, 2, 3, 4);

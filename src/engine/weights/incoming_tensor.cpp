@@ -23,7 +23,7 @@ std::vector<std::byte> as_held(const TensorTarget& target, const std::vector<std
   alone.slots[0].offset = 0;
   models::WeightEntry entry = *target.entry;
   entry.slot = 0;
-  const int64_t rows = entry.shape[0];
+  const int64_t rows = entry.rows();
   std::vector<std::byte> packed(alone.slots[0].bytes);
   models::write_rows(alone, entry, target.sent, 0, rows, sent.data(), packed.data());
   std::vector<std::byte> held(bytes_of(entry.shape, alone.slots[0].dtype));
@@ -49,14 +49,18 @@ Status IncomingTensor::check_range(size_t offset, size_t size) const {
                   offset, size_));
 }
 
+// Whether a group of 16 rows begins at that byte, counted in each matrix of the slot.
+bool IncomingTensor::begins_group(size_t offset) const {
+  if (offset % row_bytes_ != 0) return false;
+  const int64_t row = target_.entry->row + int64_t(offset / row_bytes_);
+  return row % target_.slot().n % 16 == 0;
+}
+
 bool IncomingTensor::packs_at_once(size_t offset, size_t size) const {
   if (target_.alias) return false;
   if (size == size_) return true;
   if (!target_.is_matrix() || target_.cast()) return false;
-  const size_t group = 16 * row_bytes_;
-  const size_t first = size_t(target_.entry->row) * row_bytes_ + offset;
-  const bool ends_whole = offset + size == size_ || (first + size) % group == 0;
-  return first % group == 0 && ends_whole && size % row_bytes_ == 0;
+  return begins_group(offset) && (offset + size == size_ || begins_group(offset + size));
 }
 
 Status IncomingTensor::write(size_t offset, std::span<const std::byte> bytes) {
@@ -121,7 +125,7 @@ void IncomingTensor::place_staged() {
 // The rows of an alias are another tensor's to place.
 bool IncomingTensor::changed() const {
   if (changed_ || !target_.alias) return changed_;
-  return models::rows_differ(*target_.table, *target_.entry, 0, target_.entry->shape[0], region_,
+  return models::rows_differ(*target_.table, *target_.entry, 0, target_.entry->rows(), region_,
                              target_.served);
 }
 

@@ -70,6 +70,7 @@ class IncomingTensor {
   size_t size() const { return size_; }
 
  private:
+  bool begins_group(size_t offset) const;
   bool packs_at_once(size_t offset, size_t size) const;
   Status check_range(size_t offset, size_t size) const;
   void place(size_t offset, std::span<const std::byte> bytes);

@@ -19,7 +19,7 @@ using Piece = absl::FunctionRef<void(std::span<const std::byte>)>;
 void visit_rows(const models::WeightSet& weights, const models::WeightEntry& entry, DType dtype,
                 Piece piece) {
   constexpr int64_t kRowsAtOnce = 64;
-  const int64_t rows = entry.shape[0];
+  const int64_t rows = entry.rows();
   if (rows == 0) return;
   const int64_t row_bytes = entry.shape.num_elements() / rows * size_of(dtype);
   std::vector<std::byte> buffer(size_t(row_bytes * kRowsAtOnce));

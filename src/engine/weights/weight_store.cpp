@@ -8,34 +8,6 @@
 #include "base/hash.h"
 
 namespace rlgen::engine {
-namespace {
-
-std::vector<ManifestEntry> served_manifest(const WeightUpdate& update) {
-  const models::NameTable& table = update.weights()->table();
-  std::vector<ManifestEntry> served;
-  for (ManifestEntry entry : update.spec().manifest) {
-    const models::WeightEntry* target = table.find(entry.name);
-    if (target == nullptr) continue;
-    const models::WeightSlot& slot = table.slots[size_t(target->slot)];
-    if (slot.kind == models::SlotKind::kMatrix) entry.dtype = slot.dtype;
-    entry.digest.clear();
-    served.push_back(std::move(entry));
-  }
-  return served;
-}
-
-// `listed` and, behind it, what `base` has under other names.
-std::vector<ManifestEntry> with_rest(std::vector<ManifestEntry> listed,
-                                     const std::vector<ManifestEntry>& base) {
-  std::set<std::string, std::less<>> names;
-  for (const ManifestEntry& entry : listed) names.insert(entry.name);
-  for (const ManifestEntry& entry : base) {
-    if (!names.contains(entry.name)) listed.push_back(entry);
-  }
-  return listed;
-}
-
-}  // namespace
 
 WeightStore::WeightStore(std::shared_ptr<const models::NameTable> table, WeightStoreOptions options)
     : names_(std::move(table)), options_(std::move(options)), timer_(options_.clock, [this] {
@@ -235,32 +207,41 @@ Status WeightStore::check_base(const UpdateSpec& spec) const {
       fmt::format("update {}: its manifest lists no tensor that the model has", spec.update_id));
 }
 
-StatusOr<WeightStore::Layout> WeightStore::layout_for(const UpdateSpec& spec) const {
-  std::vector<ManifestEntry> as_stored = spec.manifest;
-  if (spec.base) as_stored = with_rest(std::move(as_stored), manifest_);
-  Layout layout;
-  if (serving_) layout = *serving_;
-  for (ManifestEntry& entry : as_stored) {
+// Each listed tensor has a weight type, and that which is stored under its name or is to be cast.
+Status WeightStore::check_types(const UpdateSpec& spec) const {
+  for (const ManifestEntry& entry : spec.manifest) {
     if (models::is_ignorable_tensor(entry.name)) continue;
     if (!is_weight_type(entry.dtype)) {
       return absl::InvalidArgumentError(
           fmt::format("tensor {}: type {} is no weight type (float32, bfloat16, float16)",
                       entry.name, torch_name(entry.dtype)));
     }
+    if (!serving_ || spec.cast) continue;
+    const auto stored = serving_->stored.find(entry.name);
+    if (stored == serving_->stored.end() || stored->second == entry.dtype) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("tensor {}: sent as {} and stored as {}; set cast to convert", entry.name,
+                    torch_name(entry.dtype), torch_name(stored->second)));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<WeightStore::Layout> WeightStore::layout_for(const UpdateSpec& spec) const {
+  RLGEN_RETURN_IF_ERROR(check_types(spec));
+  std::vector<ManifestEntry> as_stored = spec.manifest;
+  if (spec.base) as_stored = with_rest(std::move(as_stored), manifest_, *serving_->table);
+  Layout layout;
+  if (serving_) layout = *serving_;
+  for (ManifestEntry& entry : as_stored) {
     const auto stored = layout.stored.find(entry.name);
-    if (!serving_ || stored == layout.stored.end()) continue;
-    if (stored->second != entry.dtype && !spec.cast) {
-      return absl::InvalidArgumentError(
-          fmt::format("tensor {}: sent as {} and stored as {}; set cast to convert", entry.name,
-                      torch_name(entry.dtype), torch_name(stored->second)));
-    }
-    entry.dtype = stored->second;
+    if (stored != layout.stored.end()) entry.dtype = stored->second;
   }
   models::NameTable table = *names_;
   RLGEN_RETURN_IF_ERROR(models::resolve_layout(as_stored, &table));
   for (const ManifestEntry& entry : as_stored) {
     layout.stored.emplace(entry.name, table.dtype.value_or(entry.dtype));
   }
+  add_other_names(table, &layout.stored);
   if (!serving_) {
     layout.pool = std::make_shared<RegionPool>(int64_t(table.total_bytes), options_.region_kind);
     layout.table = std::make_shared<const models::NameTable>(std::move(table));
@@ -347,8 +328,9 @@ Status WeightStore::commit(std::string_view update_id) {
     label_ = {current_->version(), current_->serial()};
     spilled_.reset();
     serving_ = opening_;
-    auto served = served_manifest(*update);
-    manifest_ = update->spec().base ? with_rest(std::move(served), manifest_) : std::move(served);
+    auto served = as_served(update->spec().manifest, *serving_->table);
+    manifest_ = update->spec().base ? with_rest(std::move(served), manifest_, *serving_->table)
+                                    : std::move(served);
     report_ = update->report();
     close(UpdateOutcome::kCommitted);
   }

@@ -16,6 +16,7 @@
 #include "contract/weight_sink.h"
 #include "engine/weights/region_pool.h"
 #include "engine/weights/spill_file.h"
+#include "engine/weights/update_manifest.h"
 #include "engine/weights/weight_update.h"
 
 namespace rlgen::engine {
@@ -99,7 +100,6 @@ class WeightStore final : public WeightSink {
 
  private:
   enum class State { kReceiving, kPreparing, kPrepared, kCommitting };
-  using StoredTypes = std::map<std::string, DType, std::less<>>;
 
   struct Layout {
     std::shared_ptr<const models::NameTable> table;
@@ -109,6 +109,7 @@ class WeightStore final : public WeightSink {
 
   Status check_spec(const UpdateSpec& spec) const;
   Status check_base(const UpdateSpec& spec) const;
+  Status check_types(const UpdateSpec& spec) const;
   StatusOr<Layout> layout_for(const UpdateSpec& spec) const;
   bool at_rest() const;
   bool is_late() const;

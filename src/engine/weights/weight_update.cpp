@@ -18,8 +18,8 @@ using models::WeightEntry;
 bool is_alias(const NameTable& table, const WeightEntry& entry) {
   if (!entry.optional) return false;
   return std::any_of(table.entries.begin(), table.entries.end(), [&](const WeightEntry& other) {
-    return !other.optional && other.slot == entry.slot && other.row < entry.row + entry.shape[0] &&
-           entry.row < other.row + other.shape[0];
+    return !other.optional && other.slot == entry.slot && other.row < entry.row + entry.rows() &&
+           entry.row < other.row + other.rows();
   });
 }
 

@@ -54,7 +54,7 @@ FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults) {
   spec.hidden = config.integer("hidden_size", kWidth);
   spec.layers = config.integer("num_hidden_layers", {1, 1 << 12});
   spec.intermediate = config.integer("intermediate_size", {1, 1 << 22});
-  spec.norm_eps = float(config.number_or("rms_norm_eps", 1e-6, {1e-20, 1.0}));
+  spec.norm_eps = float(config.number_or("rms_norm_eps", defaults.norm_eps, {1e-20, 1.0}));
   spec.max_position = config.integer("max_position_embeddings", {2, kMaxContext});
   spec.activation = read_activation(config);
   spec.tied_head = config.flag_or("tie_word_embeddings", defaults.tied_head);

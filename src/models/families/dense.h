@@ -12,6 +12,7 @@ namespace rlgen::models {
 struct DenseDefaults {
   std::string_view family;
   double rope_theta = 10000.0;
+  double norm_eps = 1e-6;
   bool tied_head = false;
   int32_t head_dim = 0;        // where the file gives none; 0: hidden_size / num_attention_heads
   bool kv_heads_given = true;  // num_key_value_heads must be there; false: it may follow the heads
@@ -33,13 +34,5 @@ inline constexpr int32_t kUsualWindow = 4096;
 // error.
 void read_layer_types(ConfigReader& config, int32_t window,
                       absl::FunctionRef<bool(int32_t layer)> slides, DecoderSpec* spec);
-
-// The names of a decoder with separate q, k, v, gate and up projections, as Llama has them:
-//   model.embed_tokens, model.layers.N.{input_layernorm, self_attn.{q,k,v,o}_proj,
-//   self_attn.{q,k}_norm, post_attention_layernorm, mlp.{gate,up,down}_proj}, model.norm, lm_head
-// Slots: "embedding", "layers.N.{input_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias,
-// post_norm, gate_up, gate_up_bias, down, down_bias}", "final_norm", "head" (a tied head is the
-// embedding's slot, and its name optional).
-NameTable dense_names(const DecoderSpec& spec);
 
 }  // namespace rlgen::models

@@ -29,8 +29,15 @@ struct Family {
 // One per file of this folder.
 FamilyConfig read_llama(ConfigReader& config);
 FamilyConfig read_mistral(ConfigReader& config);
+FamilyConfig read_mixtral(ConfigReader& config);
+FamilyConfig read_olmoe(ConfigReader& config);
 FamilyConfig read_qwen2(ConfigReader& config);
+FamilyConfig read_qwen2_moe(ConfigReader& config);
 FamilyConfig read_qwen3(ConfigReader& config);
+FamilyConfig read_qwen3_moe(ConfigReader& config);
 FamilyConfig read_smollm3(ConfigReader& config);
+
+// Of families that have names of their own.
+NameTable mixtral_names(const DecoderSpec& spec);
 
 }  // namespace rlgen::models

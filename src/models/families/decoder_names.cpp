@@ -1,0 +1,119 @@
+#include "models/families/decoder_names.h"
+
+#include <fmt/format.h>
+
+#include "models/families/table_builder.h"
+
+namespace rlgen::models {
+namespace {
+
+constexpr std::string_view kGroupedRouter = "mlp.gate";
+
+std::string count_of(const ExpertSpec& experts) {
+  return fmt::format("{} is {}", experts.count_key, experts.count);
+}
+
+void add_router_slot(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
+  const std::string own = fmt::format("{}{}.weight", names->tensors, experts.router);
+  const bool renamed = experts.router != kGroupedRouter;
+  names->table.matrix(names->slots + "router", spec.hidden);
+  names->table.outside_profile();
+  names->table.sized_by(count_of(spec.experts));
+  names->table.fill(own, spec.experts.count, renamed ? NameForm::kSeparate : NameForm::kOnly);
+  if (renamed) {
+    names->table.grouped(fmt::format("{}{}.weight", names->tensors, kGroupedRouter),
+                         Shape{spec.experts.count, spec.hidden});
+  }
+  names->table.close();
+}
+
+// The matrices of all experts: of each those of `parts`, below each other.
+void add_stack(const DecoderSpec& spec, const ExpertNames& experts, std::string_view slot,
+               std::initializer_list<LayerPart> parts, int64_t columns,
+               std::string_view grouped_name, LayerNames* names) {
+  const int64_t count = spec.experts.count;
+  names->table.matrix(names->slots + std::string(slot), columns, count);
+  names->table.sized_by(count_of(spec.experts));
+  int64_t rows = 0;
+  for (const LayerPart& part : parts) rows += part.rows;
+  for (int64_t expert = 0; expert < count; ++expert) {
+    for (const LayerPart& part : parts) {
+      names->table.fill(
+          fmt::format("{}{}.{}.{}.weight", names->tensors, experts.experts, expert, part.tensor),
+          part.rows, NameForm::kSeparate);
+    }
+  }
+  names->table.grouped(fmt::format("{}mlp.experts.{}", names->tensors, grouped_name),
+                       Shape{count, rows, columns});
+  names->table.close();
+}
+
+void add_shared_slots(const DecoderSpec& spec, LayerNames* names) {
+  const int64_t inner = spec.experts.shared_intermediate;
+  names->linear("shared_gate_up", spec.hidden,
+                {{"mlp.shared_expert.gate_proj", inner}, {"mlp.shared_expert.up_proj", inner}},
+                /*biased=*/false);
+  names->linear("shared_down", inner, {{"mlp.shared_expert.down_proj", spec.hidden}},
+                /*biased=*/false);
+  names->table.matrix(names->slots + "shared_gate", spec.hidden);
+  names->table.outside_profile();
+  names->table.fill(names->tensors + "mlp.shared_expert_gate.weight", 1).close();
+}
+
+void add_expert_slots(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
+  const int64_t inner = spec.experts.intermediate;
+  add_router_slot(spec, experts, names);
+  add_stack(spec, experts, "experts_gate_up", {{experts.gate, inner}, {experts.up, inner}},
+            spec.hidden, "gate_up_proj", names);
+  add_stack(spec, experts, "experts_down", {{experts.down, spec.hidden}}, inner, "down_proj",
+            names);
+  if (spec.experts.shared_intermediate > 0) add_shared_slots(spec, names);
+}
+
+void add_layer(const DecoderSpec& spec, const ExpertNames& experts, int32_t layer,
+               TableBuilder* table) {
+  const int64_t head = spec.head_dim;
+  const int64_t queries = spec.heads * head;
+  const int64_t keys = spec.kv_heads * head;
+  LayerNames names{*table, fmt::format("model.layers.{}.", layer),
+                   fmt::format("layers.{}.", layer)};
+  names.vector("input_norm", {{"input_layernorm", spec.hidden}}, "weight");
+  names.linear(
+      "qkv", spec.hidden,
+      {{"self_attn.q_proj", queries}, {"self_attn.k_proj", keys}, {"self_attn.v_proj", keys}},
+      spec.qkv_bias);
+  if (spec.qk_norm) {
+    const bool rows = spec.qk_norm_rows;
+    names.vector("q_norm", {{"self_attn.q_norm", rows ? queries : head}}, "weight");
+    names.vector("k_norm", {{"self_attn.k_norm", rows ? keys : head}}, "weight");
+  }
+  names.linear("output", queries, {{"self_attn.o_proj", spec.hidden}}, spec.output_bias);
+  names.vector("post_norm", {{"post_attention_layernorm", spec.hidden}}, "weight");
+  if (spec.layer[size_t(layer)].sparse) return add_expert_slots(spec, experts, &names);
+  names.linear("gate_up", spec.hidden,
+               {{"mlp.gate_proj", spec.intermediate}, {"mlp.up_proj", spec.intermediate}},
+               spec.mlp_bias);
+  names.linear("down", spec.intermediate, {{"mlp.down_proj", spec.hidden}}, spec.mlp_bias);
+}
+
+}  // namespace
+
+NameTable decoder_names(const DecoderSpec& spec, const ExpertNames& experts) {
+  TableBuilder table;
+  table.matrix("embedding", spec.hidden);
+  table.fill("model.embed_tokens.weight", spec.vocab_rows);
+  if (spec.tied_head) table.alias("lm_head.weight", spec.vocab_rows);
+  table.close();
+  for (int32_t i = 0; i < spec.layers; ++i) add_layer(spec, experts, i, &table);
+  table.vector("final_norm");
+  table.fill("model.norm.weight", spec.hidden).close();
+  if (!spec.tied_head) {
+    table.matrix("head", spec.hidden);
+    table.fill("lm_head.weight", spec.vocab_rows).close();
+  }
+  return table.take();
+}
+
+NameTable dense_names(const DecoderSpec& spec) { return decoder_names(spec, {}); }
+
+}  // namespace rlgen::models

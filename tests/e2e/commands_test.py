@@ -177,6 +177,8 @@ class Speed(CommandLineTest):
             self.assertIn("128 positions", rows.pop(f"attention/{thousands}k")["skipped"])
         memory = rows.pop("memory")
         self.assertTrue("skipped" in memory or memory["details"]["packed_weights_mb"] > 0)
+        for waiting in ("", "+10k"):
+            self.assertGreater(rows.pop(f"scheduler/256{waiting}")["value"], 0)
         self.assertEqual(len(rows), 1 + 3 + 8 + 1 + 6 + 3)
         for row in rows.values():
             self.assertGreater(row["value"], 0, row)

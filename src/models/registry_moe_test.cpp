@@ -108,6 +108,7 @@ TEST(Qwen2Moe, AWindowHoldsInEveryOtherLayerUpToABorder) {
   const json on = with(off, {{"use_sliding_window", true}, {"max_window_layers", 3}});
   EXPECT_EQ(windows(accept(on)), (std::vector<int>{8, 0, 8, 0, 0}));
   EXPECT_EQ(windows(accept(without(on, "max_window_layers"))), (std::vector<int>{8, 0, 8, 0, 8}));
+  EXPECT_EQ(windows(accept(with(off, {{"sliding_window", 0}}))), (std::vector<int>{0, 0, 0, 0, 0}));
   const json listed = with(on, {{"layer_types",
                                  {"full_attention", "sliding_attention", "full_attention",
                                   "full_attention", "full_attention"}}});

@@ -55,6 +55,11 @@ def run_diff(rlgen: Path, model: Path, reference: Path) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
+def down_weights(mlp: Any) -> torch.Tensor:
+    """The last matrix of a feed-forward, or those of all its experts: [..., hidden, inner]."""
+    return mlp.experts.down_proj if hasattr(mlp, "experts") else mlp.down_proj.weight
+
+
 def check(rlgen: Path, name: str, scratch: Path) -> list[str]:
     """Faults of one checkpoint: as it is, and with a weight changed on the side of Transformers."""
     folder = ROOT / "tests" / "fixtures" / "checkpoints" / name
@@ -72,7 +77,7 @@ def check(rlgen: Path, name: str, scratch: Path) -> list[str]:
     if report["first"]:
         faults.append(f"{name}: differs at {report['first']}")
     with torch.no_grad():
-        model.model.layers[1].mlp.down_proj.weight[0, 0] += 1.0
+        down_weights(model.model.layers[1].mlp)[..., 0, 0] += 1.0
     save_file(dump(model, ids, 0), reference)
     first = run_diff(rlgen, folder, reference)["first"]
     if first is None or (first["position"], first["place"]) != (0, "layers.1.output"):

@@ -10,7 +10,10 @@ FamilyConfig read_qwen2_moe(ConfigReader& config) {
   FamilyConfig result = read_dense(config, {.family = "qwen2_moe"});
   DecoderSpec& spec = result.spec;
   spec.qkv_bias = config.flag_or("qkv_bias", true);
-  const int32_t given = read_window(config, kUsualWindow);
+  const std::string key = "sliding_window";
+  // Transformers writes 0 for a window that is switched off.
+  const int32_t given =
+      config.mentions(key) ? config.integer_or(key, 0, {0, kMaxContext}) : kUsualWindow;
   const int32_t window = config.flag_or("use_sliding_window", false) ? given : 0;
   const int32_t end = config.integer_or("max_window_layers", 28, {0, kMaxContext});
   read_layer_types(

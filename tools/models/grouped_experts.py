@@ -32,8 +32,8 @@ def group_experts(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         if int(found["expert"]) != len(parts):
             raise ValueError(f"{name} comes out of turn")
         parts.append(array)
-    for layer, parts in experts.items():
-        gate_up = [np.concatenate(pair) for pair in zip(parts["gate"], parts["up"], strict=True)]
+    for layer, of_layer in experts.items():
+        gate_up = [np.concatenate(pair) for pair in zip(of_layer["gate"], of_layer["up"], strict=True)]
         grouped[f"{layer}.mlp.experts.gate_up_proj"] = np.stack(gate_up)
-        grouped[f"{layer}.mlp.experts.down_proj"] = np.stack(parts["down"])
+        grouped[f"{layer}.mlp.experts.down_proj"] = np.stack(of_layer["down"])
     return grouped

@@ -85,7 +85,7 @@ class RefitParticipantError(RlgenError, RuntimeError):
 
 
 class IPCWeightManifestError(BadInputError):
-    """The tensors that came over IPC are not those that were announced."""
+    """The tensors that came over IPC are not those that were announced, or those announced not the model's."""
 
 
 _BY_STATUS: dict[str, type[RlgenError]] = {

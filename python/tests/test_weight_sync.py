@@ -10,6 +10,7 @@ import threading
 import unittest
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING or READY:
     import numpy as np
 
     import rlgen
-    from rlgen import LLM, AsyncLLM, SamplingParams, futures
+    from rlgen import LLM, AsyncLLM, SamplingParams, _native, futures
     from rlgen.errors import (
         BadInputError,
         DeadlineError,
@@ -214,6 +215,37 @@ class RefitTest(unittest.TestCase):
                 self.assertIsInstance(caught.exception, ValueError)
                 output = self.generation.generate(batch([3]), greedy=True)
                 self.assertEqual(output["logprobs"].tolist(), expected["logprobs"].tolist())
+
+    def test_only_errors_of_the_manifest_have_its_type(self) -> None:
+        native, endpoint = self.generation._engine.native, self.generation.ipc_endpoint
+        name = "model.norm.weight"
+        info = refit_info(self.tensors)
+        (size,), dtype = info[name]
+        nan = self.tensors[name].copy()
+        nan[0] = np.nan
+        before = native.weight_checksums()
+        cases: list[tuple[str, dict[str, Any], dict[str, Any], Any, type[Exception], str]] = [
+            ("shape", {name: ((size + 1,), dtype)}, {}, None, IPCWeightManifestError, name),
+            ("type", {name: ((size,), "float32")}, {}, None, IPCWeightManifestError, "set cast"),
+            ("surplus", {"surplus": ((2,), dtype)}, {}, None, IPCWeightManifestError, "surplus"),
+            ("bytes", {}, {}, np.resize(nan, 1000), IPCWeightManifestError, "types and shapes need"),
+            ("version", {}, {"version": 0}, None, BadInputError, "version 0 is served already"),
+            ("older", {}, {"version": -1}, None, BadInputError, "is older than version 0"),
+            ("value", {}, {"check_finite": True}, nan, BadInputError, "NaN"),
+            ("base", {}, {"base": 7}, None, WrongStateError, "base is version 7"),
+        ]
+        for case, change, options, sent, kind, text in cases:
+            with self.subTest(case=case):
+                manifest = [(key, type_name, list(shape), "") for key, (shape, type_name) in {**info, **change}.items()]
+                update = _native.UpdateOptions(case, **options)
+                receive = partial(native.receive_ipc, endpoint, manifest, update, 30.0)
+                receiver = futures.start(receive, "receiver")
+                if sent is not None:
+                    send_weights(endpoint, {**self.tensors, name: sent})
+                with self.assertRaisesRegex(kind, text) as caught:
+                    rlgen.wait(receiver, 30)
+                self.assertIs(type(caught.exception), kind)
+                self.assertEqual(native.weight_checksums(), before)
 
     def test_tied_tensors_go_once(self) -> None:
         class Tied:

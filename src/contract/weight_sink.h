@@ -69,8 +69,9 @@ class WeightSink {
  public:
   virtual ~WeightSink() = default;
 
-  // kFailedPrecondition when an update is open, kInvalidArgument for a manifest that does not match
-  // the model (each missing, surplus or mis-shaped tensor named).
+  // kFailedPrecondition when an update is open; kInvalidArgument for an id, version or serial that
+  // cannot be, and, marked (manifest_error.h), for a manifest that does not match the model (each
+  // missing, surplus or mis-shaped tensor named).
   virtual Status begin(const UpdateSpec& spec) = 0;
 
   // Bytes [offset, offset + bytes.size()) of tensor `name`, little endian, C order, borrowed during

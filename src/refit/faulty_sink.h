@@ -20,7 +20,7 @@ class FaultySink final : public WeightSink {
 
   Status begin(const UpdateSpec& spec) override {
     calls.push_back("begin");
-    if (fail_at == Step::kBegin) return fault();
+    if (fail_at == Step::kBegin) return fault;
     manifest = spec.manifest;
     for (const ManifestEntry& entry : spec.manifest) {
       shadow[entry.name].resize(size_t(entry.shape.num_elements() * size_of(entry.dtype)));
@@ -34,7 +34,7 @@ class FaultySink final : public WeightSink {
     std::lock_guard lock(mutex_);
     ++writes;
     largest = std::max(largest, bytes.size());
-    if (fail_at == Step::kWrite && writes > good_writes) return fault();
+    if (fail_at == Step::kWrite && writes > good_writes) return fault;
     std::vector<std::byte>& target = shadow.find(name)->second;
     std::copy(bytes.begin(), bytes.end(), target.begin() + ptrdiff_t(offset));
     missing -= bytes.size();
@@ -42,12 +42,12 @@ class FaultySink final : public WeightSink {
   }
   Status prepare(std::string_view) override {
     calls.push_back("prepare");
-    if (fail_at == Step::kPrepare) return fault();
+    if (fail_at == Step::kPrepare) return fault;
     return missing == 0 ? absl::OkStatus() : absl::FailedPreconditionError("gaps");
   }
   Status commit(std::string_view) override {
     calls.push_back("commit");
-    if (fail_at == Step::kCommit) return fault();
+    if (fail_at == Step::kCommit) return fault;
     serving = std::move(shadow);
     return absl::OkStatus();
   }
@@ -62,9 +62,8 @@ class FaultySink final : public WeightSink {
     return writes;
   }
 
-  static Status fault() { return absl::UnavailableError("the sink is out"); }
-
   Step fail_at = Step::kNone;
+  Status fault = absl::UnavailableError("the sink is out");
   int good_writes = 0;
   bool abort_fails = false;
   std::vector<std::string> calls;  // but for writes

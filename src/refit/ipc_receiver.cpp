@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/error_type.h"
+#include "contract/manifest_error.h"
 #include "refit/ipc_endpoint.h"
 #include "refit/pickle_frame.h"
 #include "refit/shared_memory.h"
@@ -26,6 +27,16 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::string_view kAck = "ack";
 constexpr size_t kListedNames = 8;
 
+// `status` with the type that errors of the manifest have over this transport, if it is one.
+Status typed(Status status) {
+  return is_manifest_error(status) ? with_error_type(std::move(status), "IPCWeightManifestError")
+                                   : status;
+}
+
+Status unfit(const std::string& message) {
+  return typed(manifest_error(absl::InvalidArgumentError(message)));
+}
+
 // What arrives, held against the manifest.
 class Arrivals {
  public:
@@ -34,8 +45,9 @@ class Arrivals {
   }
 
   bool sound() const { return duplicate_.empty() && unexpected_.empty() && !failed_.has_value(); }
+  // The first error is the one that is told.
   void fail(const Status& status) {
-    if (!failed_) failed_ = status;
+    if (sound()) failed_ = status;
   }
   const IpcReport& report() const { return report_; }
 
@@ -69,7 +81,7 @@ class Arrivals {
     if (failed_) return *failed_;
     if (sound()) add_fault("missing", missing, &faults);
     if (faults.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError("the weights sent do not fit the manifest: " + faults);
+    return unfit("the weights sent do not fit the manifest: " + faults);
   }
 
  private:
@@ -103,9 +115,8 @@ class Arrivals {
       const auto size = size_t(entry->shape.num_elements() * size_of(entry->dtype));
       const auto bytes = memory->bytes();
       if (offset > bytes.size() || size > bytes.size() - offset) {
-        return absl::InvalidArgumentError(
-            fmt::format("tensor {}: {} bytes at {} are outside the buffer's {} bytes", entry->name,
-                        size, offset, bytes.size()));
+        return unfit(fmt::format("tensor {}: {} bytes at {} are outside the buffer's {} bytes",
+                                 entry->name, size, offset, bytes.size()));
       }
       tensors.push_back(
           {entry->name, entry->shape, bytes.subspan(offset, size), {}, !entry->digest.empty()});
@@ -113,7 +124,7 @@ class Arrivals {
       report_.bytes += int64_t(size);
     }
     if (offset != size_t(frame.used_bytes)) {
-      return absl::InvalidArgumentError(fmt::format(
+      return unfit(fmt::format(
           "the batch of tensor {} and {} more has {} bytes and the manifest's types and "
           "shapes need {}",
           entries.empty() ? "none" : entries[0]->name, entries.empty() ? 0 : entries.size() - 1,
@@ -164,18 +175,12 @@ Status take_batches(ZmqSocket& socket, const UpdateSpec& spec, WeightSink& sink,
   }
 }
 
-// What does not fit the manifest, or the manifest the model, has an exception of its own.
-Status as_manifest_error(const Status& status) {
-  return absl::IsInvalidArgument(status) ? with_error_type(status, "IPCWeightManifestError")
-                                         : status;
-}
-
 }  // namespace
 
 StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& spec,
                                 WeightSink& sink, const IpcReceiveOptions& options) {
   RLGEN_ASSIGN_OR_RETURN(ZmqSocket socket, ZmqSocket::connect_answering(endpoint));
-  RLGEN_RETURN_IF_ERROR(as_manifest_error(sink.begin(spec)));
+  RLGEN_RETURN_IF_ERROR(typed(sink.begin(spec)));
   Arrivals arrivals(spec);
   Status received = take_batches(socket, spec, sink, options, &arrivals);
   const bool answer = received.ok();
@@ -185,7 +190,7 @@ StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& s
     const Status acked = socket.send(kAck, {options.timeout, options.interrupted});
     if (done.ok()) RLGEN_RETURN_IF_ERROR(annotate(acked, "the weights are served, but"));
   }
-  RLGEN_RETURN_IF_ERROR(as_manifest_error(annotate(done, "weights over " + endpoint)));
+  RLGEN_RETURN_IF_ERROR(annotate(done, "weights over " + endpoint));
   return arrivals.report();
 }
 

@@ -31,11 +31,13 @@ struct IpcReport {
 //
 // Names that come twice, are not expected or are missing, and bytes that do not fit, are collected;
 // after the first error batches are answered and skipped, and the end gives kInvalidArgument with
-// counts and at most eight names each. What does not fit the manifest, or the manifest the model,
-// has the error type IPCWeightManifestError (contract/error_type.h). On any error the update is
-// aborted and the old weights serve: also kDeadlineExceeded (no message in time, or
-// `spec.deadline`, which counts from the call on), kUnavailable (the sender is gone after it had
-// begun) and kCancelled (`interrupted`). Blocks; runs on no other thread than the pool's.
+// counts and at most eight names each. What does not fit the manifest, or the manifest the model
+// (manifest_error.h), has the error type IPCWeightManifestError (contract/error_type.h). Any other
+// error keeps the type of its code, kInvalidArgument too: a version or an id that cannot be, a
+// message that is no frame, a value that is not finite. On any error the update is aborted and the
+// old weights serve: also kDeadlineExceeded (no message in time, or `spec.deadline`, which counts
+// from the call on), kUnavailable (the sender is gone after it had begun) and kCancelled
+// (`interrupted`). Blocks; runs on no other thread than the pool's.
 StatusOr<IpcReport> receive_ipc(const std::string& endpoint, const UpdateSpec& spec,
                                 WeightSink& sink, const IpcReceiveOptions& options);
 

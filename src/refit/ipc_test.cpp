@@ -10,10 +10,13 @@
 #include <thread>
 
 #include "contract/error_type.h"
+#include "contract/manifest_error.h"
 #include "refit/faulty_sink.h"
 #include "refit/ipc_endpoint.h"
 #include "refit/ipc_receiver.h"
 #include "refit/ipc_sender.h"
+#include "refit/pickle_frame.h"
+#include "refit/zmq_socket.h"
 
 namespace rlgen::refit {
 namespace {
@@ -132,6 +135,7 @@ TEST_F(IpcTest, T18_MissingTensorsAreNamedAtTheEnd) {
     ASSERT_TRUE(to.finish().ok());
   }
   const Status refused = receiving.get().status();
+  EXPECT_EQ(error_type(refused), "IPCWeightManifestError");
   EXPECT_THAT(refused.message(), HasSubstr("11 missing (layers.1, "));
   EXPECT_THAT(refused.message(), HasSubstr(", ...)"));
   EXPECT_TRUE(sink_.serving.empty());
@@ -144,8 +148,56 @@ TEST_F(IpcTest, T18_OtherShapesThanTheManifestsAreRefused) {
     ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.7")).ok());
     ASSERT_TRUE(to.finish().ok());
   }
-  EXPECT_THAT(receiving.get().status().message(), HasSubstr("types and shapes need 512"));
+  const Status refused = receiving.get().status();
+  EXPECT_EQ(error_type(refused), "IPCWeightManifestError");
+  EXPECT_THAT(refused.message(), HasSubstr("types and shapes need 512"));
   EXPECT_THAT(sink_.calls, ElementsAre("begin", "abort"));
+}
+
+TEST_F(IpcTest, OnlyAManifestThatTheModelRefusesHasTheTypeOfTheManifest) {
+  sink_.fail_at = FaultySink::Step::kBegin;
+  const std::pair<Status, std::string> cases[] = {
+      {manifest_error(absl::InvalidArgumentError("q is missing")), "IPCWeightManifestError"},
+      {absl::InvalidArgumentError("version 4 is served already"), "ValueError"},
+      {absl::FailedPreconditionError("update v is open"), "RuntimeError"},
+      {absl::UnimplementedError("q has type int8"), "NotImplementedError"}};
+  for (const auto& [fault, type] : cases) {
+    sink_.fault = fault;
+    const Status refused = receive().get().status();
+    EXPECT_EQ(refused.code(), fault.code());
+    EXPECT_EQ(error_type(refused), type) << refused;
+  }
+}
+
+TEST_F(IpcTest, BadInputThatCameAfterTheManifestKeepsItsOwnType) {
+  sink_.fault = absl::InvalidArgumentError("layers.3[0, 1] is nan");
+  for (const auto step : {FaultySink::Step::kWrite, FaultySink::Step::kPrepare}) {
+    sink_.fail_at = step;
+    auto receiving = receive();
+    IpcSender to = sender();
+    ASSERT_TRUE(send_all(to).ok());
+    const Status refused = receiving.get().status();
+    EXPECT_THAT(refused.message(), HasSubstr("is nan"));
+    EXPECT_EQ(error_type(refused), "ValueError");
+  }
+}
+
+TEST_F(IpcTest, AMessageThatIsNoFrameIsBadInputAndNotOfTheManifest) {
+  const std::string complete = write_frame({.complete = true, .buffer = {}, .names = {}});
+  const std::string unknown = write_frame({.buffer = "none", .names = {"foo"}});
+  for (const bool named : {false, true}) {
+    auto receiving = receive();
+    auto socket = *ZmqSocket::bind_asking(endpoint_);
+    const ZmqWait wait{seconds(20), {}};
+    for (const std::string& message : {named ? unknown : "hello", std::string("hello"), complete}) {
+      ASSERT_TRUE(socket.send(message, wait).ok());
+      EXPECT_EQ(*socket.receive(wait, false), "ack");
+    }
+    const Status refused = receiving.get().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(error_type(refused), named ? "IPCWeightManifestError" : "ValueError") << refused;
+    EXPECT_THAT(refused.message(), HasSubstr(named ? "1 unexpected (foo)" : "the message"));
+  }
 }
 
 TEST_F(IpcTest, AFailureOfTheSinkComesBackAndTheSenderIsNotLeftWaiting_FB103) {

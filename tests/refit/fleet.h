@@ -20,6 +20,8 @@
 
 namespace rlgen::fleet_test {
 
+inline constexpr const char* kLlama = "llama";  // the checkpoint of most tests
+
 inline std::string fixture(const std::string& name) { return "tests/fixtures/checkpoints/" + name; }
 
 // The tensors of a checkpoint with some bits of every element changed: one trainer's weights.

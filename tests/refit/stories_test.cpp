@@ -17,8 +17,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr const char* kLlama = "llama";
-
 class Stories : public ::testing::Test {
  protected:
   Stories() { fleet_.slow_down(std::chrono::microseconds(300)); }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "contract/manifest_error.h"
 #include "engine/weights/read_back.h"
 #include "engine/weights/test_table.h"
 #include "engine/weights/weight_store.h"
@@ -90,6 +91,35 @@ TEST_F(StoreOptionsTest, ASubsetLeavesTheRestAsItIs_FB083_FB097) {
   foreign.base = 4;
   foreign.manifest = {{.name = "foo", .dtype = DType::kBFloat16, .shape = {2}}};
   EXPECT_TRUE(has_text(store.begin(foreign), "no tensor that the model has"));
+}
+
+TEST_F(StoreOptionsTest, ErrorsOfTheManifestAreMarked) {
+  ASSERT_TRUE(run_update(&store, update_of(1), 1).ok());
+  UpdateSpec twice = update_of(2);
+  twice.manifest.push_back(twice.manifest[0]);
+  UpdateSpec wide = update_of(2);
+  wide.manifest[0].dtype = DType::kFloat32;
+  UpdateSpec digest = update_of(2);
+  digest.manifest[0].digest = "x";
+  UpdateSpec missing = update_of(2);
+  missing.manifest.pop_back();
+  UpdateSpec foreign = update_of(2);
+  foreign.base = 0;
+  foreign.manifest = {{.name = "foo", .shape = {2}}};
+  for (const UpdateSpec& update : {twice, wide, digest, missing, foreign}) {
+    const Status refused = store.begin(update);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(is_manifest_error(refused)) << refused;
+  }
+  UpdateSpec nameless = update_of(2);
+  nameless.update_id.clear();
+  UpdateSpec negative = update_of(2);
+  negative.version = -1;
+  for (const UpdateSpec& update : {nameless, negative, update_of(1)}) {
+    const Status refused = store.begin(update);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(is_manifest_error(refused)) << refused;
+  }
 }
 
 TEST_F(StoreOptionsTest, ASubsetAfterASubsetHasEveryTensor) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "contract/manifest_error.h"
 
 namespace rlgen::engine {
 
@@ -173,19 +174,7 @@ Status WeightStore::check_spec(const UpdateSpec& spec) const {
         fmt::format("update {}: serial {} is not new; each update has a serial of its own, not 0",
                     id, spec.serial));
   }
-  RLGEN_RETURN_IF_ERROR(check_base(spec));
-  std::set<std::string_view> names;
-  for (const ManifestEntry& entry : spec.manifest) {
-    if (!names.insert(entry.name).second) {
-      return absl::InvalidArgumentError(
-          fmt::format("update {}: the manifest lists tensor {} twice", id, entry.name));
-    }
-    if (!entry.digest.empty() && !parse_digest(entry.digest)) {
-      return absl::InvalidArgumentError(fmt::format(
-          "tensor {}: digest '{}' is not 32 hexadecimal digits", entry.name, entry.digest));
-    }
-  }
-  return absl::OkStatus();
+  return check_base(spec);
 }
 
 Status WeightStore::check_base(const UpdateSpec& spec) const {
@@ -200,9 +189,24 @@ Status WeightStore::check_base(const UpdateSpec& spec) const {
         fmt::format("update {}: its base is version {} and version {} is served; send all tensors",
                     spec.update_id, *spec.base, current_->version()));
   }
+  return absl::OkStatus();
+}
+
+Status WeightStore::check_manifest(const UpdateSpec& spec) const {
+  std::set<std::string_view> names;
+  bool any_known = false;
   for (const ManifestEntry& entry : spec.manifest) {
-    if (names_->find(entry.name) != nullptr) return absl::OkStatus();
+    if (!names.insert(entry.name).second) {
+      return absl::InvalidArgumentError(
+          fmt::format("update {}: the manifest lists tensor {} twice", spec.update_id, entry.name));
+    }
+    if (!entry.digest.empty() && !parse_digest(entry.digest)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "tensor {}: digest '{}' is not 32 hexadecimal digits", entry.name, entry.digest));
+    }
+    any_known = any_known || names_->find(entry.name) != nullptr;
   }
+  if (any_known || !spec.base) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("update {}: its manifest lists no tensor that the model has", spec.update_id));
 }
@@ -253,7 +257,10 @@ Status WeightStore::begin(const UpdateSpec& spec) {
   std::lock_guard lock(mutex_);
   expire();
   RLGEN_RETURN_IF_ERROR(check_spec(spec));
-  RLGEN_ASSIGN_OR_RETURN(opening_, layout_for(spec));
+  RLGEN_RETURN_IF_ERROR(manifest_error(check_manifest(spec)));
+  auto layout = layout_for(spec);
+  if (!layout.ok()) return manifest_error(layout.status());
+  opening_ = *std::move(layout);
   RLGEN_ASSIGN_OR_RETURN(auto region, opening_.pool->lend());
   if (spec.base) std::memcpy(region->data(), current_->region()->data(), size_t(region->size()));
   if (spec.deadline) {

@@ -38,7 +38,8 @@ struct WeightStoreOptions {
 //   begin    kInvalidArgument for an empty or known update id, a negative version, serial 0 or one
 //            that an earlier update had, a name listed twice, a digest that is no XXH3-128, a type
 //            other than the stored one without `cast`, a subset that names no tensor of the model;
-//            kFailedPrecondition for a base that is not served. It copies the base.
+//            the last four are marked as errors of the manifest. kFailedPrecondition for a base
+//            that is not served. It copies the base.
 //   any      kDeadlineExceeded once the deadline passed. The update is dropped at the deadline,
 //            whether somebody calls or not, and what it held is free; a commit that has begun is
 //            not cut off, a prepare is dropped at its end. begin gives kResourceExhausted where the
@@ -109,6 +110,7 @@ class WeightStore final : public WeightSink {
 
   Status check_spec(const UpdateSpec& spec) const;
   Status check_base(const UpdateSpec& spec) const;
+  Status check_manifest(const UpdateSpec& spec) const;
   Status check_types(const UpdateSpec& spec) const;
   StatusOr<Layout> layout_for(const UpdateSpec& spec) const;
   bool at_rest() const;

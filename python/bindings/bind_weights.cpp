@@ -267,22 +267,19 @@ nb::ndarray<nb::array_api> read_weight(Engine& engine, const std::string& name) 
   return give_tensor(std::move(tensor), data, entry.shape, entry.dtype);
 }
 
-// Only the pause that waits for running sequences may last longer than a step.
+// Both wait for the step that is under way, which a large prefill makes long.
 void pause(Engine& engine, const std::string& mode_name, bool clear_cache,
            std::optional<double> timeout_s) {
   const PauseMode mode = unwrap(parse_pause_mode(mode_name));
   generation::PauseOptions options{.clear_cache = clear_cache};
   if (timeout_s) options.timeout = to_milliseconds(*timeout_s);
-  const auto work = [&engine, mode, options] { return engine.generation().pause(mode, options); };
-  if (mode == PauseMode::kWait) return wait_for(engine, {.work = work});
-  const nb::gil_scoped_release unlocked;
-  check(work());
+  wait_for(engine,
+           {.work = [&engine, mode, options] { return engine.generation().pause(mode, options); }});
 }
 
 void resume(Engine& engine, std::optional<double> timeout_s) {
   const auto timeout = timeout_s ? to_milliseconds(*timeout_s) : generation::kPauseTimeout;
-  const nb::gil_scoped_release unlocked;
-  check(engine.generation().resume(timeout));
+  wait_for(engine, {.work = [&engine, timeout] { return engine.generation().resume(timeout); }});
 }
 
 bool invalidate_kv_cache(Engine& engine) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import resource
 import unittest
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,33 @@ def tensors_of(name: str) -> dict[str, Any]:
             dtype = {"F32": np.float32, "F16": np.float16}[facts["dtype"]]
             tensors[tensor] = np.frombuffer(content[begin:end], dtype).reshape(facts["shape"])
     return tensors
+
+
+def grow_checkpoint(name: str, folder: Path, rows: int, positions: int) -> None:
+    """Writes a fixture checkpoint to `folder` with a vocabulary of `rows`, repeated, and that many positions."""
+    import numpy as np
+
+    facts = json.loads((checkpoint(name) / "config.json").read_text(encoding="utf-8"))
+    facts |= {"vocab_size": rows, "max_position_embeddings": positions}
+    (folder / "config.json").write_text(json.dumps(facts), encoding="utf-8")
+    tensors = tensors_of(name)
+    for tensor in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[tensor] = np.resize(tensors[tensor], (rows, tensors[tensor].shape[1]))
+    header, end = {}, 0
+    for tensor, values in tensors.items():
+        dtype = {"float32": "F32", "float16": "F16"}[str(values.dtype)]
+        header[tensor] = {"dtype": dtype, "shape": values.shape, "data_offsets": [end, end + values.nbytes]}
+        end += values.nbytes
+    words = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(words).to_bytes(8, "little") + words)
+        for values in tensors.values():
+            file.write(values.tobytes())
+
+
+def resident_bytes() -> int:
+    """How much of this process is in memory now."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 
 def has(module: str) -> bool:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import unittest
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support import checkpoint, has, needs_native, needs_numpy, needs_pydantic, needs_torch
+from support import (
+    checkpoint,
+    grow_checkpoint,
+    has,
+    needs_native,
+    needs_numpy,
+    needs_pydantic,
+    needs_torch,
+    resident_bytes,
+)
 
 READY = has("rlgen._native") and has("numpy") and has("pydantic")
 if TYPE_CHECKING or READY:
@@ -402,6 +413,28 @@ class LifeTest(GenerationTest):
         apart = self.start("llama")
         apart.finish_generation()
         apart.generate(batch([3]), greedy=True)
+
+    def test_t16_memory_goes_back_to_the_system(self) -> None:
+        """58 MB of weights and 50 MB of KV: back while the backend stands down, in every cycle."""
+        with tempfile.TemporaryDirectory() as folder:
+            grow_checkpoint("llama_fp16", Path(folder), rows=300_000, positions=1024)
+            section = {"num_threads": 1, "kv_cache_memory_bytes": 64 << 20}
+            generation = self.start("llama_fp16", model_name=folder, colocated=COLOCATED, rlgen_cfg=section)
+        expected = generation.generate(batch([3]), greedy=True)
+        generation.generate(batch(*([[row] * 1000 for row in range(3, 67)])), greedy=True)
+        full = resident_bytes()
+        generation.finish_generation(release_gpu=False)
+        self.assertGreater(resident_bytes(), full - 5_000_000)
+        for cycle in range(3):
+            with self.subTest(cycle=cycle):
+                generation.finish_generation(release_gpu=True)
+                self.assertLess(resident_bytes(), full - 95_000_000)
+                generation.prepare_for_generation(tags=["weights"])
+                self.assertGreater(resident_bytes(), full - 60_000_000)
+                generation.prepare_for_generation(tags=["kv_cache"])
+                again = generation.generate(batch([3]), greedy=True)
+                self.assertEqual(again["logprobs"].tolist(), expected["logprobs"].tolist())
+                self.assertLess(resident_bytes(), full - 35_000_000)
 
     def test_t17_shutdown_twice(self) -> None:
         generation = self.start("llama")

@@ -12,19 +12,13 @@ namespace rlgen::engine {
 namespace {
 
 using test::kMegabyte;
+using test::large_table;
+using test::manifest_of;
 using test::resident_bytes;
 using test::run_update;
 using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
-
-// One matrix of 64 MiB.
-std::shared_ptr<const models::NameTable> large_table() {
-  auto table = std::make_shared<models::NameTable>();
-  table->slots = {{.name = "large", .n = 8192, .k = 4096}};
-  table->entries = {{.name = "w", .shape = {8192, 4096}, .slot = 0}};
-  return table;
-}
 
 class StandDownTest : public ::testing::Test {
  protected:
@@ -107,8 +101,7 @@ TEST_F(StandDownTest, AFolderThatTakesNoFileLeavesTheWeightsServing) {
 
 TEST_F(StandDownTest, T16_MemoryGoesBackToTheSystem_FB121) {
   WeightStore large(large_table(), {.clock = &clock});
-  const std::vector<ManifestEntry> manifest = {
-      {.name = "w", .dtype = DType::kBFloat16, .shape = {8192, 4096}, .digest = {}}};
+  const std::vector<ManifestEntry> manifest = manifest_of(*large_table());
   const auto bytes = tensor_bytes(manifest[0], 3);
   const int64_t before = resident_bytes();
   ASSERT_TRUE(run_update(&large, update_of(1, manifest), 3).ok());
@@ -120,7 +113,7 @@ TEST_F(StandDownTest, T16_MemoryGoesBackToTheSystem_FB121) {
     ASSERT_TRUE(large.wake().ok());
     EXPECT_LT(resident_bytes(), before + 72 * kMegabyte) << "cycle " << cycle;
   }
-  EXPECT_EQ(*read_tensor(*large.current(), "w", DType::kBFloat16), bytes);
+  EXPECT_EQ(*read_tensor(*large.current(), "w0", DType::kBFloat16), bytes);
 }
 
 TEST(SpillFile, ReadsWhatItWroteAndNoticesDamage) {

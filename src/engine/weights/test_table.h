@@ -25,15 +25,28 @@ inline std::shared_ptr<const models::NameTable> small_table() {
   return table;
 }
 
-// The tensors that must arrive, matrices and the vector in `dtype`.
-inline std::vector<ManifestEntry> small_manifest(DType dtype = DType::kBFloat16) {
+// Two matrices of 32 MiB in one slot: so large that the heap keeps nothing of what is freed.
+inline std::shared_ptr<const models::NameTable> large_table() {
+  auto table = std::make_shared<models::NameTable>();
+  table->slots = {{.name = "large", .n = 8192, .k = 4096}};
+  table->entries = {{.name = "w0", .shape = {4096, 4096}, .slot = 0},
+                    {.name = "w1", .shape = {4096, 4096}, .slot = 0, .row = 4096}};
+  return table;
+}
+
+// The tensors that must arrive, matrices and vectors in `dtype`.
+inline std::vector<ManifestEntry> manifest_of(const models::NameTable& table,
+                                              DType dtype = DType::kBFloat16) {
   std::vector<ManifestEntry> manifest;
-  const auto table = small_table();
-  for (const models::WeightEntry& entry : table->entries) {
+  for (const models::WeightEntry& entry : table.entries) {
     if (!entry.optional)
       manifest.push_back({.name = entry.name, .dtype = dtype, .shape = entry.shape});
   }
   return manifest;
+}
+
+inline std::vector<ManifestEntry> small_manifest(DType dtype = DType::kBFloat16) {
+  return manifest_of(*small_table(), dtype);
 }
 
 // The update with that serial, which is its version too, of all tensors.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/test_memory.h"
 #include "engine/weights/test_table.h"
 #include "engine/weights/weight_store.h"
 
@@ -9,7 +10,12 @@
 namespace rlgen::engine {
 namespace {
 
+using test::kMegabyte;
+using test::large_table;
+using test::manifest_of;
 using test::numbered;
+using test::resident_bytes;
+using test::run_update;
 using test::small_manifest;
 using test::small_table;
 using test::tensor_bytes;
@@ -21,6 +27,14 @@ int64_t all_bytes() {
     bytes += entry.shape.num_elements() * size_of(entry.dtype);
   }
   return bytes;
+}
+
+// The one after it, of the same tensors.
+UpdateSpec next_of(UpdateSpec spec) {
+  spec.serial += 1;
+  spec.update_id = "u" + std::to_string(spec.serial);
+  spec.version = WeightVersion(spec.serial);
+  return spec;
 }
 
 class UpdateReportTest : public ::testing::Test {
@@ -127,6 +141,49 @@ TEST_F(UpdateReportTest, FB095_StagesNoMoreThanTheTensorsThatComeInPieces) {
   EXPECT_EQ(store.last_report()->staging_peak, all_bytes());
   send(3, 3);
   EXPECT_EQ(store.last_report()->staging_peak, 0);
+}
+
+// The same bounds on the memory of the process, beside two sets of 64 MiB: nothing for whole
+// tensors, and one tensor or two of 32 MiB, which are free again when they are packed.
+TEST_F(UpdateReportTest, FB095_StagedMemoryGoesBackToTheSystem) {
+  constexpr int64_t kTensor = 32 * kMegabyte, kSlack = 8 * kMegabyte;
+  WeightStore large(large_table(), {.clock = &clock});
+  UpdateSpec spec = numbered(1);
+  spec.manifest = manifest_of(*large_table());
+  for (; spec.serial < 3; spec = next_of(spec)) ASSERT_TRUE(run_update(&large, spec, 1).ok());
+  const std::vector<std::byte> bytes[] = {tensor_bytes(spec.manifest[0], 3),
+                                          tensor_bytes(spec.manifest[1], 3)};
+  const int64_t before = resident_bytes();
+  const auto write = [&](size_t tensor, size_t offset, size_t size) {
+    const auto piece = std::span(bytes[tensor]).subspan(offset, size);
+    EXPECT_TRUE(large.write(spec.update_id, spec.manifest[tensor].name, offset, piece).ok());
+    return resident_bytes() - before;
+  };
+  const auto finish = [&] {
+    EXPECT_TRUE(large.prepare(spec.update_id).ok());
+    EXPECT_TRUE(large.commit(spec.update_id).ok());
+    EXPECT_LT(resident_bytes() - before, kSlack);
+    spec = next_of(spec);
+    return large.last_report()->staging_peak;
+  };
+
+  ASSERT_TRUE(large.begin(spec).ok());
+  for (const size_t tensor : {0, 1}) EXPECT_LT(write(tensor, 0, kTensor), kSlack);
+  EXPECT_EQ(finish(), 0);
+
+  ASSERT_TRUE(large.begin(spec).ok());
+  for (const size_t tensor : {0, 1}) {
+    EXPECT_NEAR(double(write(tensor, 0, 3)), double(kTensor), double(kSlack));
+    EXPECT_LT(write(tensor, 3, kTensor - 3), kSlack);
+  }
+  EXPECT_EQ(finish(), kTensor);
+
+  ASSERT_TRUE(large.begin(spec).ok());
+  write(0, 0, 3);
+  EXPECT_NEAR(double(write(1, 0, 3)), double(2 * kTensor), double(kSlack));
+  write(0, 3, kTensor - 3);
+  EXPECT_LT(write(1, 3, kTensor - 3), kSlack);
+  EXPECT_EQ(finish(), 2 * kTensor);
 }
 
 }  // namespace

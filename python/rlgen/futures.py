@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar, overload
 
-from rlgen.errors import BadInputError, DeadlineError
+from rlgen.errors import BadInputError, DeadlineError, InternalError
 
 T = TypeVar("T")
+
+_MOST_PENDING = 10_000  # results of one process that Ray waits for at once
 
 
 def start(work: Callable[[], T], name: str) -> Future[T]:
@@ -39,8 +43,9 @@ def wait(futures: Sequence[Any], timeout_s: float | None = None) -> list[Any]: .
 def wait(futures: Any, timeout_s: float | None = None) -> Any:
     """The result of a future, or the results of a list of them, in its order.
 
-    Takes what rlgen's members give out and references of Ray. The first error in that order is raised;
-    DeadlineError (a TimeoutError) when not all are there after `timeout_s` seconds.
+    Takes what rlgen's members give out and references of Ray. The first error in that order is raised, of a
+    reference the one that its work raised; DeadlineError (a TimeoutError) when not all are there after
+    `timeout_s` seconds.
     """
     if not isinstance(futures, list | tuple):
         return wait([futures], timeout_s)[0]
@@ -71,6 +76,8 @@ def _result(future: Any, deadline: float | None, timeout_s: float | None) -> Any
         return ray.get(future, timeout=left)
     except ray.exceptions.GetTimeoutError as error:
         raise DeadlineError(f"a result was not there after {timeout_s} s") from error
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
 
 
 def _settles(future: Future[Any], seconds: float | None) -> bool:
@@ -89,32 +96,55 @@ def _running_ray() -> Any:
 
 
 def _as_reference(ray: Any, future: Future[Any]) -> Any:
-    """A reference that gets the result of `future`: of an actor that waits to be told it."""
-    promise = ray.remote(num_cpus=0, max_concurrency=2)(_Promise).remote()
-    reference = promise.get.remote()
+    """A reference that gets the result of `future`, through the actor of this process."""
+    promises, key = _promises_of(ray), uuid.uuid4().hex
+    reference = promises.get.remote(key)
 
     def tell(done: Future[Any]) -> None:
         error = done.exception()
-        promise.set.remote(None if error else done.result(), error)
+        try:
+            promises.tell.remote(key, None if error else done.result(), error)
+        except Exception as failure:
+            promises.tell.remote(key, None, InternalError(f"Ray cannot carry {error or 'the result'!r}: {failure}"))
 
     future.add_done_callback(tell)
     return reference
 
 
-class _Promise:
-    """Holds a result until it is asked for."""
+_lock = threading.Lock()
+_actors: dict[tuple[str, str], Any] = {}  # at most one, by node and job; guarded by _lock
+
+
+def _promises_of(ray: Any) -> Any:
+    """The actor that holds what is not there yet: one for this process, beside it, and for the Ray that it is in."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    context = ray.get_runtime_context()
+    node, job = context.get_node_id(), context.get_job_id()
+    with _lock:
+        if (node, job) not in _actors:
+            _actors.clear()
+            here = NodeAffinitySchedulingStrategy(node, soft=False)
+            options = {"num_cpus": 0, "max_concurrency": _MOST_PENDING, "scheduling_strategy": here}
+            _actors[node, job] = ray.remote(**options)(_Promises).remote()
+        return _actors[node, job]
+
+
+class _Promises:
+    """Holds results until they are asked for, or whoever asks until they are told. An actor with an event loop."""
 
     def __init__(self) -> None:
-        self._done = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
+        self._told: dict[str, asyncio.Future[tuple[Any, BaseException | None]]] = {}
 
-    def set(self, value: Any, error: BaseException | None) -> None:
-        self._value, self._error = value, error
-        self._done.set()
+    def _of(self, key: str) -> asyncio.Future[tuple[Any, BaseException | None]]:
+        return self._told.setdefault(key, asyncio.get_running_loop().create_future())
 
-    def get(self) -> Any:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
+    async def tell(self, key: str, value: Any, error: BaseException | None) -> None:
+        self._of(key).set_result((value, error))
+
+    async def get(self, key: str) -> Any:
+        value, error = await self._of(key)
+        del self._told[key]
+        if error is not None:
+            raise error
+        return value

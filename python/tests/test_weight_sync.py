@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support import checkpoint, has, needs_native, needs_numpy, needs_pydantic, tensors_of
+from support import checkpoint, needs_native, needs_numpy, needs_pydantic, tensors_of
 from test_rlgen_generation import READY, batch, config
 
 if TYPE_CHECKING or READY:
@@ -341,27 +341,6 @@ class SuperviseTest(unittest.TestCase):
             supervise([], [done(True)], 1)
         with self.assertRaisesRegex(BadInputError, "consumer"):
             supervise([done(None)], [], 1)
-
-
-@unittest.skipUnless(has("ray"), "ray is not installed")
-class RayTest(unittest.TestCase):
-    """Futures where Ray is running."""
-
-    def test_ray_understands_what_members_return(self) -> None:
-        import ray
-        from rlgen import futures
-
-        ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-        self.addCleanup(ray.shutdown)
-        event = threading.Event()
-        good = futures.start(lambda: event.wait(30), "good")
-        bad = futures.start(lambda: 1 // 0, "bad")
-        self.assertFalse(futures.is_done(good))
-        event.set()
-        self.assertIs(ray.get(good), True)
-        self.assertEqual(futures.wait([good]), [True])
-        with self.assertRaises(ZeroDivisionError):
-            ray.get(bad)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,6 @@
 namespace rlgen {
 namespace {
 
-Status write_all(int fd, const std::string& path, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return file_error("write", path, errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 StatusOr<std::string> read_all(int fd, const std::string& path, std::size_t expected) {
   std::string content(expected + 1, '\0');
   std::size_t filled = 0;
@@ -73,6 +63,16 @@ Status file_error(std::string_view action, std::string_view path, int error_numb
   const std::string text = std::generic_category().message(error_number);
   return Status(absl::ErrnoToStatusCode(error_number),
                 fmt::format("cannot {} {}: {}", action, path, text));
+}
+
+Status write_all(int fd, const std::string& path, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return file_error("write", path, errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<std::string> read_file(const std::string& path) {

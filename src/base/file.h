@@ -27,6 +27,10 @@ Status check_writable(const std::string& path);
 // True where both paths lead to one regular file, through links or not.
 bool same_file(const std::string& a, const std::string& b);
 
+// Writes all of `bytes` to an open file; `path` is its name for messages. Errors: those of
+// file_error, with a part of the bytes written.
+Status write_all(int fd, const std::string& path, std::string_view bytes);
+
 // Writes `bytes` into a new file beside `path`, flushes it to the disk and renames it over `path`:
 // a reader, or a crash at any moment, sees the old content or the new one, never a part.
 // Errors: those of file_error; `path` is then as it was.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 namespace rlgen {
@@ -113,6 +114,23 @@ TEST_F(FileTest, OneFileUnderTwoNames) {
   EXPECT_FALSE(same_file(path("x"), path("y")));
   EXPECT_FALSE(same_file(path("x"), path("absent")));
   EXPECT_FALSE(same_file("/dev/null", "/dev/null"));
+}
+
+TEST_F(FileTest, WritesAllBytesOrNamesTheFile) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string bytes(1 << 20, 'x');  // more than a pipe takes at once
+  std::jthread reader([&] {
+    std::string read(4096, ' ');
+    for (size_t left = bytes.size(); left > 0;) left -= size_t(::read(ends[0], read.data(), 4096));
+  });
+  EXPECT_TRUE(write_all(ends[1], "pipe", bytes).ok());
+  reader.join();
+  EXPECT_TRUE(write_all(ends[0], "the end that reads", "").ok());
+  EXPECT_EQ(message_of(write_all(ends[0], "the end that reads", "x")),
+            "cannot write the end that reads: Bad file descriptor");
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(FileError, FullDiskIsOutOfCapacity) {

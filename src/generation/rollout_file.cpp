@@ -25,16 +25,6 @@ int open_file(const std::string& path, ExistingFile existing) {
   return fd;
 }
 
-Status write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return file_error("write", path, errno);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 // False where somebody put another file in the place of the one that was opened.
 bool is_still_there(int fd, const std::string& path) {
   struct stat opened {};
@@ -116,7 +106,7 @@ StatusOr<int64_t> RolloutFile::copy_without(const std::vector<int64_t>& numbers,
   for (;;) {
     RLGEN_ASSIGN_OR_RETURN(const auto line, reader.next());
     if (!line || piece.size() >= kPieceBytes) {
-      RLGEN_RETURN_IF_ERROR(write_all(fd, piece, copy));
+      RLGEN_RETURN_IF_ERROR(write_all(fd, copy, piece));
       size += static_cast<int64_t>(piece.size());
       piece.clear();
     }
@@ -165,7 +155,7 @@ Status RolloutFile::append(std::string_view line) {
   }
   std::string bytes(line);
   bytes += '\n';
-  const Status status = write_all(fd_, bytes, path_);
+  const Status status = write_all(fd_, path_, bytes);
   if (status.ok()) {
     size_ += static_cast<int64_t>(bytes.size());
     return status;

@@ -1,4 +1,4 @@
-"""cmake --install gives what a C++ program outside the tree needs, and shows nothing else.
+"""cmake --install gives the command, and what a C++ program outside the tree needs, and shows nothing else.
 
 Installs a finished build into a temporary prefix, builds examples/cpp with it and runs it.
 """
@@ -63,6 +63,12 @@ class Install(unittest.TestCase):
         cls.include = cls.prefix / "include"
         cls.headers = sorted(cls.include.rglob("*.h"))
 
+    def test_the_command_runs(self) -> None:
+        """It needs nothing of the build folder."""
+        command = self.prefix / "bin" / "rlgen"
+        self.assertIn("llama", run(command, "inspect", "--model", MODEL))
+        self.assertNotIn(str(BUILD), run("readelf", "--dynamic", command))
+
     def test_the_example_sees_new_weights(self) -> None:
         """Two rollouts of two rows: the second is of version 1 and differs."""
         output = run(self.folder / "build" / "rollout", MODEL)
@@ -91,9 +97,9 @@ class Install(unittest.TestCase):
         self.assertIn("no/such/model", done.stderr)
 
     def test_nothing_lies_where_it_does_not_belong(self) -> None:
-        """Headers, libraries and the package; no stand-ins of tests, no extension of Python."""
+        """The command, headers, libraries and the package; no stand-ins of tests, no extension of Python."""
         files = {path.relative_to(self.prefix).as_posix() for path in self.prefix.rglob("*") if path.is_file()}
-        expected = re.compile(r"include/rlgen/.*\.h$|lib.*/(librlgen\.so|cmake/rlgen/)")
+        expected = re.compile(r"bin/rlgen$|include/rlgen/.*\.h$|lib.*/(librlgen\.so|cmake/rlgen/)")
         self.assertEqual([name for name in files if not expected.match(name)], [])
         self.assertEqual([name for name in files if re.search(r"fake_|fixture|_test", name)], [])
         folders = {path.relative_to(self.include / "rlgen").parts[0] for path in self.headers}

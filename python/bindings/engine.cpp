@@ -70,12 +70,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::open(EngineSetup setup) {
         fmt::format("data_parallel_size is {}; it must be at least 1", setup.shards));
   }
   RLGEN_ASSIGN_OR_RETURN(engine->folder_, models::resolve_model_path(spec.model));
-  auto text = generation::TextSession::open(engine->folder_);
-  if (text.ok()) {
-    engine->text_ = *std::move(text);
-  } else if (text.status().code() != absl::StatusCode::kNotFound) {
-    return text.status();
-  }
+  RLGEN_ASSIGN_OR_RETURN(engine->text_, generation::TextSession::open_if_there(engine->folder_));
   generation::GenerationOptions options;
   options.stall_timeout = setup.stall_timeout;
   options.log = [log = engine->log_](LogLevel level, std::string_view message) {
@@ -83,11 +78,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::open(EngineSetup setup) {
     log->lines.emplace_back(level, message);
     if (log->lines.size() > kLogLines) log->lines.pop_front();
   };
-  if (engine->text_) {
-    options.bad_words = [text = engine->text_](const std::string& word) {
-      return text->bad_word_ids(word);
-    };
-  }
+  options.bad_words = generation::TextSession::bad_words(engine->text_);
   spec.model = engine->folder_;
   // Enough that every step finds its rows, few enough that memory stays bounded.
   engine->max_in_flight_ = int64_t{2} * spec.max_num_seqs * setup.shards;

@@ -25,13 +25,6 @@ using generation::IpcWeights;
 using generation::RlgenGeneration;
 using generation::TextSession;
 
-// Null for a checkpoint without a tokenizer.
-StatusOr<std::shared_ptr<const TextSession>> open_text(const std::string& folder) {
-  auto text = TextSession::open(folder);
-  if (absl::IsNotFound(text.status())) return std::shared_ptr<const TextSession>();
-  return text;
-}
-
 StatusOr<IpcWeights> receive_weights(const GenerationConfig& config) {
   std::error_code error;
   const auto folder = std::filesystem::temp_directory_path(error);
@@ -62,16 +55,14 @@ StatusOr<std::unique_ptr<RlgenGeneration>> open_generation(const nlohmann::json&
   auto folder = models::resolve_model_path(config.model_name);
   if (!folder.ok()) return in_config_words(spec_error("model", folder.status()));
   config.rlgen_cfg.shard.model = *std::move(folder);
-  RLGEN_ASSIGN_OR_RETURN(const auto text, open_text(config.rlgen_cfg.shard.model));
+  RLGEN_ASSIGN_OR_RETURN(const auto text, TextSession::open_if_there(config.rlgen_cfg.shard.model));
 
   backends::LocalLauncher launcher(backends::open_text_side);
   generation::RlgenGenerationParts parts{.launcher = &launcher};
   parts.tokenizer = std::move(options.tokenizer);
   parts.options.log = std::move(options.log);
-  if (text) {
-    parts.pad_token_id = text->pad_token_id();
-    parts.options.bad_words = [text](const std::string& word) { return text->bad_word_ids(word); };
-  }
+  parts.options.bad_words = TextSession::bad_words(text);
+  if (text) parts.pad_token_id = text->pad_token_id();
   RLGEN_ASSIGN_OR_RETURN(parts.ipc, receive_weights(config));
   return RlgenGeneration::start(std::move(config), std::move(parts));
 }

@@ -58,11 +58,7 @@ StatusOr<Session> open_session(const EngineOptions& options, const SessionCheck&
   const LogSink log = make_log(options.log_level);
   generation::GenerationOptions generation_options;
   generation_options.log = log;
-  if (session.text) {
-    generation_options.bad_words = [text = session.text](const std::string& word) {
-      return text->bad_word_ids(word);
-    };
-  }
+  generation_options.bad_words = generation::TextSession::bad_words(session.text);
   ShardSpec spec = options.spec;
   spec.model = session.folder;
   backends::ShardCheck check_shard;

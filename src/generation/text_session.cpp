@@ -17,6 +17,19 @@ StatusOr<std::shared_ptr<const TextSession>> TextSession::open(const std::string
   return std::shared_ptr<const TextSession>(std::move(session));
 }
 
+StatusOr<std::shared_ptr<const TextSession>> TextSession::open_if_there(const std::string& folder) {
+  auto session = open(folder);
+  if (absl::IsNotFound(session.status())) return std::shared_ptr<const TextSession>();
+  return session;
+}
+
+TextSession::WordIds TextSession::bad_words(std::shared_ptr<const TextSession> session) {
+  if (!session) return {};
+  return [session = std::move(session)](const std::string& word) {
+    return session->bad_word_ids(word);
+  };
+}
+
 StatusOr<std::vector<int32_t>> TextSession::encode(const Prompt& prompt) const {
   if (const auto* ids = std::get_if<TokenPrompt>(&prompt)) return *ids;
   if (const auto* plain = std::get_if<TextPrompt>(&prompt)) {

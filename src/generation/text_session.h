@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,13 @@ class TextSession {
   // those of Tokenizer::load (kNotFound without a tokenizer) and ChatTemplate::load, except that a
   // missing template is an error only when it is asked for.
   static StatusOr<std::shared_ptr<const TextSession>> open(const std::string& folder);
+
+  // The same; null where the folder has no tokenizer.
+  static StatusOr<std::shared_ptr<const TextSession>> open_if_there(const std::string& folder);
+
+  // bad_word_ids of `session`, as GenerationOptions::bad_words takes it; empty for null.
+  using WordIds = std::function<StatusOr<std::vector<std::vector<int32_t>>>(const std::string&)>;
+  static WordIds bad_words(std::shared_ptr<const TextSession> session);
 
   // The ids of a prompt: text as the tokenizer encodes it, with its special tokens; messages
   // through the chat template, with the start of the assistant's turn; ids as they are.

@@ -41,8 +41,18 @@ TEST(TextSession, ThePadTokenIsTheOneThatTheTokenizerNames) {
 }
 
 TEST(TextSession, ACheckpointWithoutATokenizer) {
-  EXPECT_EQ(TextSession::open("tests/fixtures/checkpoints/llama").status().code(),
-            absl::StatusCode::kNotFound);
+  constexpr char kLlama[] = "tests/fixtures/checkpoints/llama";
+  EXPECT_EQ(TextSession::open(kLlama).status().code(), absl::StatusCode::kNotFound);
+  const auto none = TextSession::open_if_there(kLlama);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(*none, nullptr);
+  EXPECT_FALSE(TextSession::bad_words(*none));
+}
+
+TEST(TextSession, BadWordsKeepTheirSession) {
+  const auto resolve = TextSession::bad_words(*TextSession::open_if_there(kStories));
+  EXPECT_EQ(*resolve("London"), *open(kStories)->bad_word_ids("London"));
+  EXPECT_EQ(resolve("").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(TextSession, EncodesEveryKindOfPrompt) {

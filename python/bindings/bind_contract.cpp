@@ -16,6 +16,7 @@
 #include "contract/batch/output_batch.h"
 #include "contract/config/generation_config.h"
 #include "contract/sampling_json.h"
+#include "generation/rlgen_generation.h"
 #include "generation/shard_setup.h"
 
 namespace rlgen::python {
@@ -30,12 +31,24 @@ Profile profile_of(const GenerationSamplingParams& params) {
   return {params.temperature, params.top_p, params.top_k};
 }
 
-GenerationConfig read_config(const std::string& section) {
-  const auto parsed = nlohmann::json::parse(section, nullptr, false);
+nlohmann::json parse_config(const std::string& text) {
+  auto parsed = nlohmann::json::parse(text, nullptr, false);
   if (parsed.is_discarded()) {
-    throw StatusError(absl::InvalidArgumentError("policy.generation is no JSON"));
+    throw StatusError(absl::InvalidArgumentError("the configuration is no JSON"));
   }
-  return unwrap(read_generation_config(parsed));
+  return parsed;
+}
+
+GenerationConfig read_config(const std::string& section) {
+  return unwrap(read_generation_config(parse_config(section)));
+}
+
+std::vector<std::string> refused_settings() {
+  return {generation::kRefusedSettings.begin(), generation::kRefusedSettings.end()};
+}
+
+void validate_settings(const std::string& master_config) {
+  check(generation::RlgenGeneration::validate_settings(parse_config(master_config)));
 }
 
 std::unique_ptr<Engine> open_configured_engine(const GenerationConfig& config) {
@@ -130,6 +143,8 @@ void bind_config(nb::module_& module) {
                    [](const GenerationConfig& c) { return c.rlgen_cfg.shard.max_num_seqs; })
       .def("finalize", &finalize, "pad_token_id"_a.none(), "eos_token_ids"_a);
   module.def("read_generation_config", &read_config, "section"_a);
+  module.def("refused_settings", &refused_settings);
+  module.def("validate_settings", &validate_settings, "master_config"_a);
 }
 
 }  // namespace

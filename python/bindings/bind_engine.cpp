@@ -126,7 +126,11 @@ nb::dict info_of(const Engine& engine) {
   return dict;
 }
 
-nb::dict to_dict(const ShardMetrics& metrics) {
+nb::dict metrics_of(Engine& engine) {
+  const ShardMetrics metrics = [&] {
+    const nb::gil_scoped_release unlocked;
+    return engine.generation().metrics();
+  }();
   nb::dict dict;
   dict["running"] = metrics.running;
   dict["waiting"] = metrics.waiting;
@@ -139,24 +143,6 @@ nb::dict to_dict(const ShardMetrics& metrics) {
   dict["cache_hit_tokens"] = metrics.cache_hit_tokens;
   dict["cache_miss_tokens"] = metrics.cache_miss_tokens;
   return dict;
-}
-
-nb::dict metrics_of(Engine& engine) {
-  const ShardMetrics metrics = [&] {
-    const nb::gil_scoped_release unlocked;
-    return engine.generation().metrics();
-  }();
-  return to_dict(metrics);
-}
-
-std::vector<nb::dict> shard_metrics(Engine& engine) {
-  const std::vector<ShardMetrics> metrics = [&] {
-    const nb::gil_scoped_release unlocked;
-    return engine.generation().shard_metrics();
-  }();
-  std::vector<nb::dict> dicts;
-  for (const ShardMetrics& of_shard : metrics) dicts.push_back(to_dict(of_shard));
-  return dicts;
 }
 
 // Whether the shard answers that it serves.
@@ -201,8 +187,6 @@ nb::class_<Engine> bind_engine(nb::module_& module) {
            "num_threads"_a, "shards"_a)
       .def("info", &info_of, nb::sig("def info(self) -> dict[str, typing.Any]"))
       .def("metrics", &metrics_of, nb::sig("def metrics(self) -> dict[str, int]"))
-      .def("shard_metrics", &shard_metrics,
-           nb::sig("def shard_metrics(self) -> list[dict[str, int]]"))
       .def("shard_serves", &shard_serves, "shard"_a)
       .def("request", &make_request, "prompt"_a, "sampling"_a, "messages"_a = false, "tools"_a = "",
            "template_kwargs"_a = "", "score_token_ids"_a = nb::none(), "request_id"_a = "",

@@ -2,6 +2,7 @@
 
 #include "bindings/bind_contract.h"
 #include "bindings/bind_engine.h"
+#include "bindings/bind_metrics.h"
 #include "bindings/bind_rollout.h"
 #include "bindings/bind_weights.h"
 #include "bindings/errors.h"
@@ -11,6 +12,7 @@ NB_MODULE(_native, module) {
   rlgen::python::register_errors();
   rlgen::python::bind_rollout(module);
   auto engine = rlgen::python::bind_engine(module);
+  rlgen::python::bind_metrics(module);
   rlgen::python::bind_weights(module, engine);
   rlgen::python::bind_contract(module, engine);
 }

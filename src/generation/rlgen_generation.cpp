@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -51,10 +50,9 @@ StatusOr<std::chrono::milliseconds> pause_limit(
 }  // namespace
 
 RlgenGeneration::RlgenGeneration(GenerationConfig config, IpcWeights ipc, LogSink log)
-    : GenerationInterface(kClassName, log),
+    : GenerationInterface(kClassName, std::move(log)),
       config_(std::move(config)),
-      ipc_(std::move(ipc)),
-      metrics_(std::move(log)) {}
+      ipc_(std::move(ipc)) {}
 
 StatusOr<std::unique_ptr<RlgenGeneration>> RlgenGeneration::start(GenerationConfig config,
                                                                   RlgenGenerationParts parts) {
@@ -70,8 +68,8 @@ StatusOr<std::unique_ptr<RlgenGeneration>> RlgenGeneration::start(GenerationConf
   std::unique_ptr<RlgenGeneration> made(
       new RlgenGeneration(std::move(config), std::move(parts.ipc), log));
   made->generation_ = *std::move(generation);
-  made->sampler_ =
-      std::jthread([self = made.get()](std::stop_token stop) { self->sample(std::move(stop)); });
+  made->metrics_ = std::make_unique<MetricsSampler>(
+      [generation = made->generation_] { return generation->shard_metrics(); }, log);
   return made;
 }
 
@@ -83,8 +81,7 @@ RlgenGeneration::~RlgenGeneration() {
 Status RlgenGeneration::validate_settings(const json& master_config) {
   RLGEN_RETURN_IF_ERROR(
       read_generation_config(value_at_key(master_config, "policy.generation")).status());
-  for (const char* key : {"policy.router_replay.enabled", "token_capture.enabled",
-                          "async_rl.generation_fleet_health.enabled"}) {
+  for (const std::string_view key : kRefusedSettings) {
     const json value = value_at_key(master_config, key);
     if (value.is_null() || value == false) continue;
     return absl::UnimplementedError(
@@ -118,16 +115,8 @@ Status RlgenGeneration::finish_generation(bool release_gpu) {
 }
 
 Status RlgenGeneration::shutdown() {
-  std::jthread sampler;
-  {
-    const std::lock_guard lock(mutex_);
-    sampler.swap(sampler_);
-  }
-  if (sampler.joinable()) {
-    sampler.request_stop();
-    sampler.join();
-  }
-  return generation_ ? generation_->shutdown() : absl::OkStatus();
+  metrics_->stop();
+  return generation_->shutdown();
 }
 
 Status RlgenGeneration::pause_generation(std::string_view mode) {
@@ -196,28 +185,6 @@ StatusOr<PendingList> RlgenGeneration::update_weights_via_ipc_zmq() {
 
 Status RlgenGeneration::set_rollout_weight_version(WeightVersion version) {
   return generation_->set_rollout_weight_version(version);
-}
-
-// --- telemetry ---
-
-LoggerMetrics RlgenGeneration::get_logger_metrics() {
-  metrics_.add(generation_->shard_metrics());
-  return metrics_.get();
-}
-
-LoggerMetrics RlgenGeneration::drain_latest_logger_metrics() {
-  metrics_.add(generation_->shard_metrics());
-  return metrics_.drain();
-}
-
-void RlgenGeneration::sample(std::stop_token stop) {
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any stopped;
-  const auto over = [&stop] { return stop.stop_requested(); };
-  while (!stopped.wait_for(lock, stop, kSampleInterval, over)) {
-    metrics_.add(generation_->shard_metrics());
-  }
 }
 
 // --- what is not supported ---

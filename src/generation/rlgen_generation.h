@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,14 +10,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "contract/config/generation_config.h"
 #include "contract/generation_interface.h"
 #include "generation/datum_requests.h"
 #include "generation/generation.h"
-#include "generation/metrics_log.h"
+#include "generation/metrics_sampler.h"
 
 namespace rlgen::generation {
 
@@ -37,6 +37,12 @@ struct RlgenGenerationParts {
   IpcWeights ipc;                       // empty: update_weights_via_ipc_zmq is kFailedPrecondition
 };
 
+// What this backend lacks, as switches of a trainer's whole configuration: router replay, token
+// capture, fleet health.
+inline constexpr std::array<std::string_view, 3> kRefusedSettings = {
+    "policy.router_replay.enabled", "token_capture.enabled",
+    "async_rl.generation_fleet_health.enabled"};
+
 // The backend "rlgen" over the shards that a configuration asks for. Thread-safe. What is pending
 // may outlive it and keeps the shards; its last holder waits for it.
 //
@@ -52,8 +58,8 @@ class RlgenGeneration final : public GenerationInterface {
   ~RlgenGeneration() override;
 
   // Reads policy.generation of a trainer's whole configuration as read_generation_config does and
-  // refuses by dotted key what this backend lacks (kUnimplemented): router replay, token capture,
-  // fleet health.
+  // refuses each of kRefusedSettings that is neither null nor false (kUnimplemented). Nothing else
+  // of the configuration is looked at.
   static Status validate_settings(const nlohmann::json& master_config);
 
   // As it is in force.
@@ -120,28 +126,24 @@ class RlgenGeneration final : public GenerationInterface {
                                                                const std::string& staging_partition,
                                                                bool capture_media) override;
 
-  // As MetricsLog has them. Samples are taken every kSampleInterval, and when they are asked for.
-  void clear_logger_metrics() override { metrics_.clear(); }
-  LoggerMetrics get_logger_metrics() override;
-  LoggerMetrics drain_latest_logger_metrics() override;
-  void snapshot_step_metrics() override { metrics_.snapshot(generation_->shard_metrics()); }
-  StepMetrics get_step_metrics() override { return metrics_.step(generation_->shard_metrics()); }
+  // As MetricsSampler has them.
+  void clear_logger_metrics() override { metrics_->clear(); }
+  LoggerMetrics get_logger_metrics() override { return metrics_->get(); }
+  LoggerMetrics drain_latest_logger_metrics() override { return metrics_->drain(); }
+  void snapshot_step_metrics() override { metrics_->snapshot(); }
+  StepMetrics get_step_metrics() override { return metrics_->step(); }
 
  private:
   RlgenGeneration(GenerationConfig config, IpcWeights ipc, LogSink log);
-  void sample(std::stop_token stop);
 
-  GenerationConfig config_;                 // immutable after start
-  IpcWeights ipc_;                          // immutable
-  std::shared_ptr<Generation> generation_;  // set by start
-  MetricsLog metrics_;
+  GenerationConfig config_;                  // immutable after start
+  IpcWeights ipc_;                           // immutable
+  std::shared_ptr<Generation> generation_;   // set by start
+  std::unique_ptr<MetricsSampler> metrics_;  // set by start
 
   std::mutex mutex_;
   std::optional<std::vector<ManifestEntry>> manifest_;  // guarded by mutex_
   int64_t ipc_updates_ = 0;                             // guarded by mutex_
-  std::jthread sampler_;                                // guarded by mutex_
 };
-
-inline constexpr std::chrono::milliseconds kSampleInterval{500};
 
 }  // namespace rlgen::generation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import warnings
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
@@ -14,7 +15,7 @@ from pydantic import BaseModel
 from rlgen import _native, futures
 from rlgen.controls import check_mode, check_tags
 from rlgen.engine import Engine
-from rlgen.errors import BadInputError, PreconditionError, UnsupportedError
+from rlgen.errors import BadInputError, PreconditionError
 from rlgen.generation.batch_io import BatchReader, Row, write_batch
 from rlgen.generation.interfaces import (
     BatchedDataDict,
@@ -27,7 +28,6 @@ from rlgen.generation.interfaces import (
     MediaColumnSpec,
     reject_unenforceable_refit_deadline,
 )
-from rlgen.generation.metrics import LoggerMetrics, StepMetrics
 from rlgen.refit_calls import RefitCalls
 from rlgen.streams import StreamTable
 
@@ -56,23 +56,26 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         for message in self._settings.finalize(pad, eos):
             _log.warning("%s", message)
         self._reader = BatchReader(self._engine, self._settings)
-        self._logger_metrics = LoggerMetrics(self._engine.native.shard_metrics)
-        self._step_metrics = StepMetrics(self._engine.native.shard_metrics)
+        self._metrics = _native.EngineMetrics(self._engine.native)
         self._table: StreamTable | None = None
         self._closed = False
-        weakref.finalize(self, self._logger_metrics.stop)
+        weakref.finalize(self, self._metrics.stop)
 
     @classmethod
     def validate_settings(cls, master_config: MasterConfig) -> None:
         """Refuses what this backend cannot do, before anything is built.
 
-        Reads policy.generation as the constructor does. Raises BadInputError or UnsupportedError with the
-        dotted key.
+        Reads policy.generation as the constructor does, and looks at the switches of router replay, token
+        capture and fleet health. Raises BadInputError or UnsupportedError with the dotted key.
         """
-        _native.read_generation_config(json.dumps(_section(master_config, "policy.generation"), default=_plain))
-        for key in ("policy.router_replay.enabled", "token_capture.enabled", "async_rl.generation_fleet_health.enabled"):
-            if _section(master_config, key):
-                raise UnsupportedError(f"{cls.__name__} does not support {key}=true; set it to false")
+        read: dict[str, Any] = {}
+        for dotted in ("policy.generation", *_native.refused_settings()):
+            *folders, name = dotted.split(".")
+            place = read
+            for folder in folders:
+                place = place.setdefault(folder, {})
+            place[name] = _section(master_config, dotted)
+        _native.validate_settings(json.dumps(read, default=_plain))
 
     @property
     def dp_size(self) -> int:
@@ -184,7 +187,7 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         """Stops the engines; what is in flight ends with "abort". True; repeated calls are safe."""
         if not self._closed:
             self._closed = True
-            self._logger_metrics.stop()
+            self._metrics.stop()
             self._engine.shutdown()
         return True
 
@@ -213,23 +216,33 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
 
     def clear_logger_metrics(self) -> None:
         """Forgets the samples that get_logger_metrics would give."""
-        self._logger_metrics.clear()
+        self._metrics.clear()
 
     def get_logger_metrics(self) -> dict[str, Any]:
-        """Samples since the last clear: see `rlgen.generation.metrics.LoggerMetrics`."""
-        return self._logger_metrics.get()
+        """Samples since the last clear, one of now among them: metric to {engine: [samples]}.
+
+        A thread takes them every half second; of many the last 10,000 are kept. inflight_batch_sizes: running
+        sequences. num_pending_samples: waiting ones. kv_cache_usage_perc: share of the KV blocks in use, from 0
+        to 1. generation_tokens: tokens generated since the start.
+        """
+        return dict(self._metrics.get())
 
     def drain_latest_logger_metrics(self) -> dict[str, Any]:
         """The newest sample of each metric and engine; older ones are forgotten."""
-        return self._logger_metrics.drain()
+        return dict(self._metrics.drain())
 
     def snapshot_step_metrics(self) -> None:
-        """Begins the window of one training step."""
-        self._step_metrics.snapshot()
+        """Begins the window of one training step. A second one in a row warns and counts."""
+        _warn(self._metrics.snapshot())
 
     def get_step_metrics(self) -> dict[str, float]:
-        """What was counted since the snapshot: rlgen/generated_tokens, rlgen/prompt_tokens, ..."""
-        return self._step_metrics.get()
+        """What was counted since the snapshot: rlgen/generated_tokens, rlgen/prompt_tokens, ...
+
+        The snapshot is used up; without one a warning and nothing.
+        """
+        counted, warned = self._metrics.step()
+        _warn(warned)
+        return counted
 
     def init_collective(self, ip: str, port: int, world_size: int, *, train_world_size: int) -> list[Any]:
         """Unsupported."""
@@ -287,6 +300,11 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
             finally:
                 self._table.close(ticket)
                 self._engine.forward_log()
+
+
+def _warn(messages: Sequence[str]) -> None:
+    for message in messages:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def _check_single(rows: int) -> None:

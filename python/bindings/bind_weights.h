@@ -6,8 +6,7 @@
 
 namespace rlgen::python {
 
-// Binds the sender of a trainer in another process, and adds pausing, standing down and weight
-// updates to the class of Engine.
+// Binds what may be said of an update, and adds updates and reading back to the class of Engine.
 void bind_weights(nanobind::module_& module, nanobind::class_<Engine>& engine);
 
 }  // namespace rlgen::python

@@ -1,7 +1,9 @@
 #include <nanobind/nanobind.h>
 
 #include "bindings/bind_contract.h"
+#include "bindings/bind_controls.h"
 #include "bindings/bind_engine.h"
+#include "bindings/bind_ipc.h"
 #include "bindings/bind_metrics.h"
 #include "bindings/bind_rollout.h"
 #include "bindings/bind_weights.h"
@@ -13,6 +15,8 @@ NB_MODULE(_native, module) {
   rlgen::python::bind_rollout(module);
   auto engine = rlgen::python::bind_engine(module);
   rlgen::python::bind_metrics(module);
+  rlgen::python::bind_controls(engine);
   rlgen::python::bind_weights(module, engine);
+  rlgen::python::bind_ipc(module, engine);
   rlgen::python::bind_contract(module, engine);
 }

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "contract/weight_sink.h"
+
+// How an update and its tensors read in Python. What cannot be is a StatusError that names it.
+namespace rlgen::python {
+
+// Name, type, shape, digest.
+using Entry = std::tuple<std::string, std::string, std::vector<int64_t>, std::string>;
+using AnyTensor = nanobind::ndarray<nanobind::ro>;
+
+// What may be said of an update beside its tensors.
+struct UpdateWords {
+  std::string update_id;  // empty only where the update is opened without one
+  std::optional<int64_t> version;
+  std::string kv_policy;
+  std::optional<int64_t> base;
+  bool allow_rollback = false;
+  bool cast = false;
+  bool check_finite = false;
+  std::optional<double> timeout_s;
+};
+
+UpdateSpec to_spec(const UpdateWords& words, const std::vector<Entry>& manifest);
+ManifestEntry to_entry(const Entry& words);
+
+// A positive finite number of seconds, rounded up.
+std::chrono::milliseconds to_milliseconds(double seconds);
+
+// The memory of a tensor, which must be one dense block of this machine's.
+std::span<const std::byte> bytes_of(const std::string& name, const AnyTensor& tensor);
+
+}  // namespace rlgen::python

@@ -6,8 +6,8 @@ import threading
 import unittest
 from typing import TYPE_CHECKING, Any
 
+from backend_support import READY, batch, config
 from support import has, needs_native, needs_numpy, needs_pydantic, tensors_of
-from test_rlgen_generation import READY, batch, config
 
 if TYPE_CHECKING or READY:
     import numpy as np

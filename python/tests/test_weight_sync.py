@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend_support import READY, batch, config
 from support import checkpoint, needs_native, needs_numpy, needs_pydantic, tensors_of
-from test_rlgen_generation import READY, batch, config
 
 if TYPE_CHECKING or READY:
     import numpy as np

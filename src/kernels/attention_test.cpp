@@ -2,172 +2,22 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <vector>
 
 #include "kernels/kernel_table.h"
 #include "kernels/kernel_test.h"
-#include "tensor/bfloat16.h"
+#include "kernels/test_attention.h"
 
 namespace rlgen::kernels {
 namespace {
 
-struct Shape {
-  int32_t heads = 3;
-  int32_t kv_heads = 1;
-  int32_t head_dim = 16;
-  int32_t value_dim = 16;
-  int32_t block_size = 16;
-  DType dtype = DType::kFloat32;
-  int64_t window = 0;
-};
-
-// Which number of the data, in [-1, 1): what a position, a head and a dimension have, whatever the
-// layout.
-float number(uint64_t kind, int64_t position, int64_t head, int64_t d) {
-  auto bits = static_cast<uint64_t>((position * 64 + head) * 512 + d) * 4 + kind;
-  for (int round = 0; round < 2; ++round) {
-    bits *= 0x9e3779b97f4a7c15u;
-    bits ^= bits >> 32;
-  }
-  return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
-}
-
-// One sequence with `keys` keys in blocks that stand backwards and with gaps; all other memory is
-// NaN.
-class Sequence {
- public:
-  Sequence(const KernelTable& table, const Shape& shape, int64_t keys)
-      : table_(table), shape_(shape) {
-    layout_ = {.dtype = shape.dtype,
-               .layers = 2,
-               .kv_heads = shape.kv_heads,
-               .head_dim = shape.head_dim,
-               .value_dim = shape.value_dim,
-               .block_size = shape.block_size};
-    const int64_t blocks = (keys + shape.block_size - 1) / shape.block_size;
-    for (int64_t i = 0; i < blocks; ++i) {
-      table_of_blocks_.push_back(static_cast<int32_t>(2 * (blocks - i) - 1));
-    }
-    memory_.assign(layout_.block_stride() * static_cast<size_t>(2 * blocks) / sizeof(float),
-                   std::bit_cast<float>(~0u));
-    for (int64_t position = 0; position < keys; ++position) store(position);
-  }
-
-  KvCacheView view() {
-    return {.data = reinterpret_cast<std::byte*>(memory_.data()), .layout = layout_};
-  }
-
-  // Sets key and value of a position, of every KV head, to one number.
-  void spoil(int64_t position, float value) {
-    for (int32_t head = 0; head < shape_.kv_heads; ++head) {
-      std::vector<float> k(shape_.head_dim, value);
-      std::vector<float> v(shape_.value_dim, value);
-      write(position, head, k, v);
-    }
-  }
-
-  // Rows for positions first .. first + rows - 1, computed in the given cuts: [rows][heads][dim].
-  std::vector<float> attend(int64_t first, int64_t rows, const std::vector<int64_t>& cuts = {}) {
-    const int64_t q_width = int64_t{shape_.heads} * shape_.head_dim;
-    const int64_t out_width = int64_t{shape_.heads} * shape_.value_dim;
-    std::vector<float> q(rows * q_width);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t i = 0; i < q_width; ++i) {
-        q[row * q_width + i] = number(3, first + row, i / shape_.head_dim, i % shape_.head_dim);
-      }
-    }
-    std::vector<float> out(rows * out_width, -9.0f);
-    const AttentionArgs args{.q = q.data(),
-                             .ldq = q_width,
-                             .out = out.data(),
-                             .ldo = out_width,
-                             .heads = shape_.heads,
-                             .kv = view(),
-                             .layer = 1,
-                             .scale = scale(),
-                             .window = shape_.window};
-    const AttentionSequence sequence{.block_table = table_of_blocks_.data(),
-                                     .first_row = 0,
-                                     .rows = rows,
-                                     .first_position = first};
-    std::vector<float> scratch(table_.attention_scratch(args, rows), std::bit_cast<float>(~0u));
-    std::vector<int64_t> edges = {0, rows};
-    edges.insert(edges.end(), cuts.begin(), cuts.end());
-    std::sort(edges.begin(), edges.end());
-    for (size_t i = 0; i + 1 < edges.size(); ++i) {
-      for (int32_t head = 0; head < shape_.kv_heads; ++head) {
-        if (edges[i] == edges[i + 1]) continue;
-        const AttentionTask task = {0, head, edges[i], edges[i + 1]};
-        if (piece_ == 0) {
-          table_.attention(args, sequence, task, scratch.data());
-        } else {
-          attend_in_pieces(args, sequence, task, scratch.data());
-        }
-      }
-    }
-    return out;
-  }
-
-  // From now on rows are attended to by pieces of so many chunks of keys, the last piece first.
-  void cut_keys(int64_t chunks) { piece_ = chunks; }
-
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
-
- private:
-  void attend_in_pieces(const AttentionArgs& args, const AttentionSequence& sequence,
-                        const AttentionTask& task, float* scratch) {
-    const int64_t end = sequence.first_position + task.row_end;
-    const ChunkRange all = {0, (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys,
-                            (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys};
-    std::vector<float> sums(table_.attention_sums(args, task.row_end - task.row_begin) * all.all,
-                            std::bit_cast<float>(~0u));
-    for (int64_t begin = (all.all - 1) / piece_ * piece_; begin >= 0; begin -= piece_) {
-      const ChunkRange piece = {begin, std::min(begin + piece_, all.all), all.all};
-      table_.attention_chunks(args, sequence, task, piece, scratch, sums.data());
-    }
-    table_.attention_merge(args, sequence, task, all, scratch, sums.data());
-  }
-
-  void store(int64_t position) {
-    for (int32_t head = 0; head < shape_.kv_heads; ++head) {
-      std::vector<float> k(shape_.head_dim);
-      std::vector<float> v(shape_.value_dim);
-      for (int32_t d = 0; d < shape_.head_dim; ++d) k[d] = number(1, position, head, d);
-      for (int32_t d = 0; d < shape_.value_dim; ++d) v[d] = number(2, position, head, d);
-      write(position, head, k, v);
-    }
-  }
-
-  void write(int64_t position, int32_t head, const std::vector<float>& k,
-             const std::vector<float>& v) {
-    const int32_t block = table_of_blocks_[position / shape_.block_size];
-    table_.store_kv(layout_, view().head(block, 1, head),
-                    static_cast<int32_t>(position % shape_.block_size), k.data(), v.data());
-  }
-
-  const KernelTable& table_;
-  Shape shape_;
-  KvLayout layout_;
-  std::vector<int32_t> table_of_blocks_;
-  std::vector<float> memory_;
-  int64_t piece_ = 0;  // 0: whole
-};
-
-int64_t first_key(const Shape& shape, int64_t position) {
-  return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
-}
-
-float query(int64_t position, int64_t head, int64_t d) { return number(3, position, head, d); }
-
-float key(const Shape& shape, int64_t position, int64_t head, int64_t d) {
-  return stored(shape.dtype, number(1, position, head / (shape.heads / shape.kv_heads), d));
-}
-
-float value(const Shape& shape, int64_t position, int64_t head, int64_t d) {
-  return stored(shape.dtype, number(2, position, head / (shape.heads / shape.kv_heads), d));
-}
+using test::first_key;
+using test::key;
+using test::query;
+using test::Sequence;
+using test::Shape;
+using test::value;
 
 // Softmax attention in double, in the order of the textbook.
 std::vector<double> reference(const Shape& shape, int64_t position, int64_t head, double scale) {

@@ -38,20 +38,20 @@ std::vector<Piece> Mailbox::take() {
 
 generation::RequestObserver post_to(std::shared_ptr<Mailbox> mailbox, int64_t ticket) {
   // The last tokens of a sample come just before its rollout, on the same thread.
-  auto last = std::make_shared<std::map<int32_t, std::vector<TokenRecord>>>();
+  auto last = std::make_shared<std::map<int32_t, Piece>>();
   generation::RequestObserver observer;
   observer.on_tokens = [mailbox, last, ticket](int32_t sample, std::span<const TokenRecord> tokens,
-                                               const Finish* finish) {
-    std::vector<TokenRecord> copy(tokens.begin(), tokens.end());
+                                               const RouteSpan& routes, const Finish* finish) {
+    Piece piece{.ticket = ticket, .sample = sample, .tokens = {tokens.begin(), tokens.end()}};
+    piece.routes = routes;
     if (finish != nullptr) {
-      (*last)[sample] = std::move(copy);
+      (*last)[sample] = std::move(piece);
     } else {
-      mailbox->post({.ticket = ticket, .sample = sample, .tokens = std::move(copy)});
+      mailbox->post(std::move(piece));
     }
   };
   observer.on_rollout = [mailbox, last, ticket](Rollout rollout) {
-    Piece piece{.ticket = ticket, .sample = rollout.sample};
-    piece.tokens = std::move((*last)[rollout.sample]);
+    Piece piece = std::move((*last)[rollout.sample]);
     last->erase(rollout.sample);
     piece.rollout = std::move(rollout);
     mailbox->post(std::move(piece));

@@ -17,6 +17,7 @@ struct Piece {
   int64_t ticket = 0;  // of its request, as post_to got it
   int32_t sample = 0;
   std::vector<TokenRecord> tokens;
+  RouteSpan routes;                // of the rows that follow those of earlier pieces
   std::optional<Rollout> rollout;  // with the last piece of a sample, without text
 };
 

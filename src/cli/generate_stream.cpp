@@ -78,7 +78,7 @@ class Stream {
     }
     RequestObserver observer;
     observer.on_tokens = [queue = queue_](int32_t sample, std::span<const TokenRecord> tokens,
-                                          const Finish* finish) {
+                                          const RouteSpan&, const Finish* finish) {
       Piece piece{.sample = sample, .tokens = {tokens.begin(), tokens.end()}};
       if (finish != nullptr) piece.finish = *finish;
       queue->push(std::move(piece));

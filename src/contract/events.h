@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "contract/ids.h"
+#include "contract/routes/route_span.h"
 
 namespace rlgen {
 
@@ -51,6 +52,10 @@ struct SequenceEvent {
   // With prompt_logprobs: records of prompt positions 1, 2, ... (position 0 has none), once,
   // together with or before the first token.
   std::vector<TokenRecord> prompt;
+  // Where the shard records routes: of the rows that follow those delivered before, as far as they
+  // were computed. A row is delivered once; what becomes of its keys and values later changes
+  // nothing.
+  RouteSpan routes;
   std::optional<Finish> finish;  // the last event of a sequence
 };
 

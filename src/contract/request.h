@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "contract/ids.h"
+#include "contract/routes/given_routes.h"
 #include "contract/sampling_params.h"
 
 namespace rlgen {
@@ -29,6 +30,9 @@ struct SequenceRequest {
   bool score_only = false;
 
   SamplingParams sampling;  // seed set, bad_words already turned into bad_words_ids
+
+  // Null: the router decides. A request with given routes neither reads nor fills the prefix cache.
+  GivenRoutes routed_experts;
 
   std::string cache_salt;     // requests with other salts never share cached KV
   int32_t adapter_slot = -1;  // -1: no adapter

@@ -27,6 +27,9 @@ struct Rollout {
   std::vector<int32_t> prompt_token_ids;
   std::vector<TokenRecord> tokens;
   std::vector<TokenRecord> prompt;  // with prompt_logprobs
+  // Where the shard records routes: from sampling.routed_experts_prompt_start on, one row less than
+  // there are tokens, fewer where an abort came before they were computed.
+  RouteSpan routes;
   std::string text;
   Finish finish;
   SamplingParams sampling;  // all parameters in force, seed included

@@ -180,6 +180,7 @@ constexpr std::array kEntries = {
           }},
     whole<&P::logprobs, kCountRange>("logprobs"),
     whole<&P::prompt_logprobs, kCountRange>("prompt_logprobs"),
+    whole<&P::routed_experts_prompt_start, kCountRange>("routed_experts_prompt_start"),
 };
 
 const Entry* find_entry(std::string_view key) {

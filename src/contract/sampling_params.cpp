@@ -67,7 +67,9 @@ Status validate_counts(const SamplingParams& params) {
   RLGEN_RETURN_IF_ERROR(check_whole("seed", params.seed, kSeedRange));
   RLGEN_RETURN_IF_ERROR(check_whole("n", params.n, kSamplesRange));
   RLGEN_RETURN_IF_ERROR(check_whole("logprobs", params.logprobs, kCountRange));
-  return check_whole("prompt_logprobs", params.prompt_logprobs, kCountRange);
+  RLGEN_RETURN_IF_ERROR(check_whole("prompt_logprobs", params.prompt_logprobs, kCountRange));
+  return check_whole("routed_experts_prompt_start", params.routed_experts_prompt_start,
+                     kCountRange);
 }
 
 Status validate_bias(const SamplingParams& params) {
@@ -156,6 +158,19 @@ Status validate_output_prefix(const SamplingParams& params, size_t prompt_len) {
   if (static_cast<size_t>(params.output_prefix_len) <= prompt_len) return absl::OkStatus();
   return bad("output_prefix_len", params.output_prefix_len,
              fmt::format("at most {}, the tokens of the prompt", prompt_len));
+}
+
+Status validate_routes_start(const SamplingParams& params, size_t tokens, bool recorded) {
+  const int32_t start = params.routed_experts_prompt_start;
+  if (start > 0 && !recorded) {
+    return absl::InvalidArgumentError(
+        fmt::format("routed_experts_prompt_start is {}, but no routes are recorded: the engine was "
+                    "started without enable_return_routed_experts",
+                    start));
+  }
+  if (static_cast<size_t>(start) <= tokens) return absl::OkStatus();
+  return bad("routed_experts_prompt_start", start,
+             fmt::format("at most {}, the tokens that are given", tokens));
 }
 
 Status validate_token_ids(const SamplingParams& params, int32_t vocab_size) {

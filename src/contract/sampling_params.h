@@ -65,6 +65,9 @@ struct SamplingParams {
   LogprobsMode logprobs_mode = LogprobsMode::kProcessed;
   int32_t logprobs = 0;                    // how many best alternatives to return beside the token
   std::optional<int32_t> prompt_logprobs;  // when set: raw values over the prompt, that many best
+  // Routes of earlier tokens are not returned; at most the tokens given. Needs a shard that records
+  // routes where it is not 0.
+  int32_t routed_experts_prompt_start = 0;
 
   bool operator==(const SamplingParams&) const = default;
 
@@ -77,6 +80,10 @@ Status validate(const SamplingParams& params);
 
 // kInvalidArgument, with both numbers, where output_prefix_len is more than `prompt_len`.
 Status validate_output_prefix(const SamplingParams& params, size_t prompt_len);
+
+// kInvalidArgument, with both numbers, where routed_experts_prompt_start is more than `tokens`, the
+// tokens given, or routes are not `recorded`.
+Status validate_routes_start(const SamplingParams& params, size_t tokens, bool recorded);
 
 // Checks every token id named in `params` against ids 0 .. vocab_size - 1.
 Status validate_token_ids(const SamplingParams& params, int32_t vocab_size);

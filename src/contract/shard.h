@@ -12,6 +12,7 @@
 #include "contract/events.h"
 #include "contract/numerics.h"
 #include "contract/request.h"
+#include "contract/routes/route_span.h"
 #include "contract/weight_sink.h"
 
 namespace rlgen {
@@ -45,6 +46,11 @@ struct ShardSpec {
   int32_t max_num_batched_tokens = 512;      // rows of one step
   int64_t max_model_len = 0;                 // 0: the model's max_position_embeddings
   bool enable_prefix_caching = true;         // equal beginnings share KV blocks
+  // Every event carries the experts that its rows used. Refused for a model without experts.
+  bool enable_return_routed_experts = false;
+  // Layer axis of these routes: moe, the layers with experts; all, with the dummy route 0, 1, ...,
+  // top-k - 1 where a layer has none.
+  std::string routed_experts_layers = "moe";
 };
 
 // An update that a shard has begun and not ended.
@@ -68,6 +74,7 @@ struct ShardInfo {
   int64_t weight_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   int64_t kv_capacity_tokens = 0;
+  RouteFacts routes;  // that it records
   // Shards that name the same one share their weights: an update of one is an update of all. Empty:
   // the weights are its own.
   std::string weight_store;
@@ -106,7 +113,8 @@ struct ShardMetrics {
   int64_t cache_hit_tokens = 0;
   int64_t cache_miss_tokens = 0;
   int64_t cache_evictions = 0;  // blocks
-  int64_t cache_bypassed = 0;   // requests that could not use the cache: prompt log-probabilities
+  int64_t cache_bypassed = 0;   // requests that could not use the cache: prompt log-probabilities,
+                                // given routes
 };
 
 // The engine side of rlgen as its users see it. Thread-safe. Events go to the EventSink that the

@@ -60,6 +60,7 @@ StatusOr<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& op
   RLGEN_ASSIGN_OR_RETURN(BlockAllocator allocator,
                          BlockAllocator::create(parts.kv_memory, parts.kv_layout));
   std::unique_ptr<EngineCore> core(new EngineCore(options, std::move(parts), std::move(allocator)));
+  RLGEN_RETURN_IF_ERROR(core->start_capture());
   const int threads = core->pool_.num_threads();
   if (threads == options.num_threads) return core;
   return absl::ResourceExhaustedError(fmt::format(
@@ -69,11 +70,20 @@ StatusOr<std::unique_ptr<EngineCore>> EngineCore::create(const EngineOptions& op
 EngineCore::EngineCore(const EngineOptions& options, EngineParts parts, BlockAllocator allocator)
     : options_(options),
       parts_(std::move(parts)),
+      route_layers_(route_layers(parts_.decoder->spec)),
       allocator_(std::move(allocator)),
       scheduler_(schedule_limits(options_), &allocator_),
       pool_(options_.num_threads),
       scratch_(size_t(pool_.num_threads())) {
   batch_.progress = &progress_;
+}
+
+Status EngineCore::start_capture() {
+  if (options_.route_capture == RouteCapture::kOff) return absl::OkStatus();
+  auto store = RouteStore::create(options_.route_capture, route_layers_, allocator_.view());
+  if (!store.ok()) return spec_error("enable_return_routed_experts", store.status());
+  routes_ = *std::move(store);
+  return absl::OkStatus();
 }
 
 void EngineCore::submit(SequenceRequest request) {
@@ -91,6 +101,7 @@ Status EngineCore::accept(SequenceRequest request) {
     return absl::FailedPreconditionError("the engine has no weights; send an update first");
   }
   RLGEN_ASSIGN_OR_RETURN(auto sequence, make_sequence(std::move(request), options_.limits));
+  RLGEN_RETURN_IF_ERROR(check_routes(sequence.get(), route_layers_, routes_.on()));
   const SequenceRequest& kept = sequence->request;
   if (!kept.score_only) {
     if (!kept.sampling.stop.empty() && !parts_.watchers) {
@@ -110,7 +121,8 @@ Status EngineCore::accept(SequenceRequest request) {
   }
   RLGEN_RETURN_IF_ERROR(scheduler_.check_fits(sequence->most_rows()));
   sequence->arrival = arrivals_++;
-  const bool bypassed = kept.sampling.prompt_logprobs && sequence->prompt_len > 1;
+  const bool bypassed =
+      kept.routed_experts || (kept.sampling.prompt_logprobs && sequence->prompt_len > 1);
   cache_bypassed_ += options_.enable_prefix_caching && bypassed ? 1 : 0;
   scheduler_.add(std::move(sequence));
   return absl::OkStatus();
@@ -124,10 +136,11 @@ void EngineCore::finish_unstarted(SequenceId id, Finish finish) {
 }
 
 void EngineCore::cancel(SequenceId id) {
-  if (const auto sequence = scheduler_.remove(id)) {
-    finish_unstarted(
-        id, {.reason = FinishReason::kAbort, .cached_tokens = sequence->cached_tokens.value_or(0)});
-  }
+  const auto sequence = scheduler_.remove(id);
+  if (!sequence) return;
+  finish_unstarted(
+      id, {.reason = FinishReason::kAbort, .cached_tokens = sequence->cached_tokens.value_or(0)});
+  deliver_routes(sequence.get(), &events_.back());
 }
 
 void EngineCore::abort_all(bool started_only) {
@@ -168,6 +181,8 @@ void EngineCore::clear_kv() {
 
 Status EngineCore::release_memory() {
   std::vector<float>().swap(logits_);
+  std::vector<int32_t>().swap(route_rows_);
+  std::vector<int32_t>().swap(given_rows_);
   workspace_ = {};
   return parts_.kv_memory->release_pages();
 }

@@ -10,6 +10,8 @@
 #include "contract/shard.h"
 #include "engine/kv/block.h"
 #include "engine/request_check.h"
+#include "engine/routes/route_layers.h"
+#include "engine/routes/route_store.h"
 #include "engine/sample/sampler.h"
 #include "engine/schedule/scheduler.h"
 #include "models/decoder.h"
@@ -24,6 +26,7 @@ struct EngineOptions {
   int32_t max_wanted_rows = 0;
   int32_t num_threads = 1;
   bool enable_prefix_caching = true;
+  RouteCapture route_capture = RouteCapture::kOff;
   RequestLimits limits;
 };
 
@@ -42,8 +45,9 @@ struct EngineParts {
 // The engine without its thread: queue, step and weights, all on the caller's thread.
 class EngineCore {
  public:
-  // kInvalidArgument names an option and its range; kResourceExhausted where the system does not
-  // give that many threads.
+  // kInvalidArgument names an option and its range, or a capture of routes where the model has no
+  // experts or the KV layout no room for them; kResourceExhausted where the system does not give
+  // that many threads.
   static StatusOr<std::unique_ptr<EngineCore>> create(const EngineOptions& options,
                                                       EngineParts parts);
 
@@ -98,12 +102,22 @@ class EngineCore {
 
   Status accept(SequenceRequest request);
   void finish_unstarted(SequenceId id, Finish finish);
+  Status start_capture();
 
   void forward(const Plan& plan);
   void sample();
   void emit(const Plan& plan);
 
   void add_to_batch(const PlannedRows& planned);
+
+  // Memory for the routes of the batch, and those that its sequences were given; rows of one
+  // sequence after the other.
+  void place_routes(const Plan& plan);
+  // Keeps the routes of the batch beside the KV blocks.
+  void store_routes();
+  // Puts what was computed and not delivered yet into the event.
+  void deliver_routes(Sequence* sequence, SequenceEvent* event) const;
+
   void sample_row(WantedRow* row, float* logits, SampleScratch* scratch) const;
   // Each takes the record out of the row.
   void apply(WantedRow* row, SequenceEvent* event);
@@ -113,7 +127,9 @@ class EngineCore {
 
   const EngineOptions options_;
   const EngineParts parts_;
+  const RouteLayers route_layers_;
   BlockAllocator allocator_;
+  RouteStore routes_;
   Scheduler scheduler_;
   ThreadPool pool_;
   std::shared_ptr<const models::WeightSet> weights_;
@@ -122,7 +138,9 @@ class EngineCore {
   // Reused from step to step.
   models::StepBatch batch_;
   models::Workspace workspace_;
-  std::vector<float> logits_;  // [wanted rows, vocab_rows]
+  std::vector<float> logits_;        // [wanted rows, vocab_rows]
+  std::vector<int32_t> route_rows_;  // [rows, expert layers, top_k], and so the next
+  std::vector<int32_t> given_rows_;
   std::vector<WantedRow> wanted_;
   std::vector<SampleScratch> scratch_;  // one per thread
   EventBatch events_;

@@ -112,4 +112,23 @@ StatusOr<std::unique_ptr<Sequence>> make_sequence(SequenceRequest request,
   return sequence;
 }
 
+Status check_routes(Sequence* sequence, const RouteLayers& layers, bool recorded) {
+  const SequenceRequest& request = sequence->request;
+  RLGEN_RETURN_IF_ERROR(annotate(
+      validate_routes_start(request.sampling, sequence->tokens.size(), recorded), "sampling"));
+  sequence->routes_given = request.sampling.routed_experts_prompt_start;
+  if (!request.routed_experts) return absl::OkStatus();
+  if (layers.expert_layers == 0) {
+    return absl::InvalidArgumentError("routed_experts were given, but the model has no experts");
+  }
+  const int64_t tokens = sequence->token_limit;
+  return check_given_routes(*request.routed_experts,
+                            {.top_k = layers.top_k,
+                             .experts = layers.experts,
+                             .expert_layers = layers.expert_layers,
+                             .layers = int32_t(layers.place.size()),
+                             .least_rows = request.score_only ? tokens - 1 : 0,
+                             .most_rows = tokens});
+}
+
 }  // namespace rlgen::engine

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/routes/route_layers.h"
 #include "engine/schedule/sequence.h"
 
 namespace rlgen::engine {
@@ -23,5 +24,11 @@ struct RequestLimits {
 // and both numbers. kUnimplemented for an adapter.
 StatusOr<std::unique_ptr<Sequence>> make_sequence(SequenceRequest request,
                                                   const RequestLimits& limits);
+
+// Begins the delivery of routes where the request says. kInvalidArgument names what is wrong: a
+// start of routes that are not recorded or beyond the tokens given; given routes for a model
+// without experts, or those that check_given_routes refuses: there may be as many rows as the
+// sequence may get tokens, for scoring as many as it has or one less.
+Status check_routes(Sequence* sequence, const RouteLayers& layers, bool recorded);
 
 }  // namespace rlgen::engine

@@ -47,8 +47,10 @@ void EngineCore::forward(const Plan& plan) {
   for (const PlannedRows& planned : plan) add_to_batch(planned);
   const size_t needed = wanted_.size() * size_t(parts_.decoder->spec.vocab_rows);
   if (logits_.size() < needed) logits_.resize(needed);
+  place_routes(plan);
   models::forward(*parts_.decoder, *weights_, batch_, allocator_.view(),
                   {parts_.kernels, &pool_, parts_.profile}, &workspace_, logits_.data());
+  store_routes();
 }
 
 void EngineCore::sample() {
@@ -102,6 +104,8 @@ void EngineCore::emit(const Plan& plan) {
       if (!event.finish) apply(&row, &event);
     }
     const bool news = event.finish || !event.tokens.empty() || !event.prompt.empty();
+    const bool failed = event.finish && event.finish->reason == FinishReason::kError;
+    if (news && !failed) deliver_routes(sequence, &event);
     if (event.finish) {
       event.finish->cached_tokens = sequence->cached_tokens.value_or(0);
       scheduler_.finish(event.id);

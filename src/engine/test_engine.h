@@ -28,6 +28,7 @@ namespace rlgen::engine::test {
 struct Outcome {
   std::vector<TokenRecord> tokens;
   std::vector<TokenRecord> prompt;
+  RouteSpan routes;
   std::optional<Finish> finish;
 
   std::vector<int32_t> ids() const {
@@ -37,7 +38,8 @@ struct Outcome {
   }
 };
 
-// Collects events and checks their order: none after the last, prompt records once.
+// Collects events and checks their order: none after the last, prompt records once, routes without
+// a gap.
 class Collector final : public EventSink {
  public:
   void on_events(EventBatch events) override {
@@ -79,6 +81,8 @@ class Collector final : public EventSink {
     EXPECT_TRUE(event.prompt.empty() || outcome.tokens.empty());
     outcome.tokens.insert(outcome.tokens.end(), event.tokens.begin(), event.tokens.end());
     if (!event.prompt.empty()) outcome.prompt = std::move(event.prompt);
+    const Status routes = append_routes(event.routes, &outcome.routes);
+    EXPECT_TRUE(routes.ok()) << "sequence " << event.id << ": " << routes;
     outcome.finish = std::move(event.finish);
   }
 
@@ -133,6 +137,7 @@ struct Settings {
   DType kv_dtype = DType::kFloat32;
   kernels::Profile profile = kernels::Profile::kFloat32;
   bool prefix_caching = true;
+  RouteCapture route_capture = RouteCapture::kOff;
   TokenWatcherFactory watchers;
 };
 
@@ -143,6 +148,7 @@ inline EngineOptions make_options(const Loaded& loaded, const Settings& settings
   options.max_wanted_rows = settings.wanted;
   options.num_threads = settings.threads;
   options.enable_prefix_caching = settings.prefix_caching;
+  options.route_capture = settings.route_capture;
   options.limits = {.vocab_size = loaded.model.decoder.spec.vocab_rows,
                     .max_model_len = loaded.model.max_model_len,
                     .eos_token_ids = loaded.model.eos_token_ids};
@@ -159,6 +165,8 @@ inline EngineParts make_parts(const Loaded& loaded, const Settings& settings, Ev
   layout.head_dim = spec.head_dim;
   layout.value_dim = spec.head_dim;
   layout.block_size = settings.block_size;
+  layout.side_bytes =
+      route_bytes(route_facts(settings.route_capture, route_layers(spec)), settings.block_size);
   auto memory = *Region::create(int64_t(layout.block_stride()) * settings.kv_blocks);
   std::memset(memory->data(), 0xff, size_t(memory->size()));
   return {.decoder = std::make_shared<models::Decoder>(loaded.model.decoder),
@@ -265,6 +273,7 @@ inline std::string digest_of_outcome(const Outcome& outcome) {
   DigestStream stream;
   update_digest(&stream, outcome.prompt);
   update_digest(&stream, outcome.tokens);
+  stream.update(outcome.routes.ids);
   if (outcome.finish) stream.update(finish_reason_name(outcome.finish->reason));
   return stream.digest().hex();
 }

@@ -59,6 +59,11 @@ Generation::~Generation() {
 }
 
 Status Generation::agree(const ShardInfo& other) const {
+  if (other.routes != info_.routes) {
+    return absl::FailedPreconditionError(fmt::format(
+        "shards differ: routed_experts have {} layers and top-{}, and {} and top-{}",
+        info_.routes.layers, info_.routes.top_k, other.routes.layers, other.routes.top_k));
+  }
   if (other.numerics == info_.numerics && other.vocab_size == info_.vocab_size) {
     return absl::OkStatus();
   }
@@ -98,6 +103,8 @@ Status Generation::complete(GenerationRequest* request) const {
     RLGEN_RETURN_IF_ERROR(check_ids("token_ids", *request->score_token_ids, info_.vocab_size));
     length += static_cast<int64_t>(request->score_token_ids->size());
   }
+  RLGEN_RETURN_IF_ERROR(
+      validate_routes_start(sampling, static_cast<size_t>(length), info_.routes.recorded()));
   if (length > info_.max_model_len) return context_length_exceeded(length, info_.max_model_len);
   if (!sampling.seed) sampling.seed = draw_seed();
   return absl::OkStatus();
@@ -131,12 +138,14 @@ std::vector<SequenceRequest> Generation::open_sequences(
     sequence.prompt_token_ids = request.prompt_token_ids;
     sequence.sampling = request.sampling;
     sequence.sampling.bad_words.clear();
+    sequence.routed_experts = request.routed_experts;
     sequence.cache_salt = request.cache_salt;
     sequence.priority = request.priority;
     OpenSequence open{.id = request.id, .sample = sample};
     open.prompt_token_ids = request.prompt_token_ids;
     open.sampling = request.sampling;
     open.numerics = info_.numerics.to_string();
+    open.routes = info_.routes;
     if (!nothing_to_do(request)) open.shard = static_cast<int32_t>(*shard);
     if (request.score_token_ids) {
       sequence.score_only = open.score_only = true;
@@ -242,6 +251,7 @@ void Generation::take(SequenceEvent event, std::vector<News>* news,
   news->push_back({.observer = flight->second.observer,
                    .sample = applied->sample,
                    .tokens = std::move(applied->tokens),
+                   .routes = std::move(applied->routes),
                    .rollout = std::move(applied->rollout)});
   if (!finished) return;
   --shards_[flight->second.shard].in_flight;
@@ -259,7 +269,7 @@ void Generation::on_events(EventBatch events) {
   for (News& item : news) {
     if (item.observer->on_tokens && (item.rollout || !item.tokens.empty())) {
       const Finish* const finish = item.rollout ? &item.rollout->finish : nullptr;
-      item.observer->on_tokens(item.sample, item.tokens, finish);
+      item.observer->on_tokens(item.sample, item.tokens, item.routes, finish);
     }
     if (item.rollout && item.observer->on_rollout) {
       item.observer->on_rollout(*std::move(item.rollout));

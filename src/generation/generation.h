@@ -68,6 +68,7 @@ struct GenerationRequest {
   std::vector<int32_t> samples;  // which of 0 .. n-1 to make; empty: all
   // When set, no token is made: these are scored, as the one sample named by `samples` (or 0).
   std::optional<std::vector<int32_t>> score_token_ids;
+  GivenRoutes routed_experts;  // SequenceRequest's
   std::string cache_salt;
   int32_t priority = 0;
   int64_t tag = 0;  // the caller's own, not looked at
@@ -76,8 +77,10 @@ struct GenerationRequest {
 // Where the news of one request go. Both are called from a shard's thread, for one step at a time,
 // and must return soon; they may call submit and cancel.
 struct RequestObserver {
-  // What came of one sample; `finish` is not null with the last of it.
-  std::function<void(int32_t sample, std::span<const TokenRecord> tokens, const Finish* finish)>
+  // What came of one sample; `finish` is not null with the last of it. `routes` are the rows that
+  // follow those that came before, where the shards record them.
+  std::function<void(int32_t sample, std::span<const TokenRecord> tokens, const RouteSpan& routes,
+                     const Finish* finish)>
       on_tokens;
   std::function<void(Rollout rollout)> on_rollout;  // once a sample, without text
 };
@@ -87,12 +90,15 @@ struct RequestObserver {
 // Thread-safe.
 class Generation final : private EventSink {
  public:
-  // Starts one shard for each spec. The shards must agree in numerics and vocabulary
-  // (kFailedPrecondition names the difference). Errors of the launcher come through.
+  // Starts one shard for each spec. The shards must agree in numerics, vocabulary and the routes
+  // they record (kFailedPrecondition names the difference). Errors of the launcher come through.
   static StatusOr<std::unique_ptr<Generation>> start(ShardLauncher& launcher,
                                                      const std::vector<ShardSpec>& specs,
                                                      GenerationOptions options);
   ~Generation() override;
+
+  // Where messages go.
+  const LogSink& log() const { return options_.log; }
 
   // What all shards share; the first one's.
   const ShardInfo& info() const { return info_; }
@@ -182,6 +188,7 @@ class Generation final : private EventSink {
     std::shared_ptr<const RequestObserver> observer;
     int32_t sample = 0;
     std::vector<TokenRecord> tokens;
+    RouteSpan routes;
     std::optional<Rollout> rollout;
   };
 

@@ -218,7 +218,8 @@ TEST_F(GenerationTest, TokensStreamInOrder) {
   auto tokens = std::make_shared<std::vector<int32_t>>();
   auto done = std::make_shared<std::promise<void>>();
   RequestObserver observer;
-  observer.on_tokens = [tokens](int32_t, std::span<const TokenRecord> news, const Finish* finish) {
+  observer.on_tokens = [tokens](int32_t, std::span<const TokenRecord> news, const RouteSpan&,
+                                const Finish* finish) {
     if (finish != nullptr) tokens->push_back(-1);
     for (const TokenRecord& record : news) tokens->push_back(record.token);
   };

@@ -52,10 +52,36 @@ Status check_scored(const OpenSequence& asked, const std::vector<TokenRecord>& t
   return absl::OkStatus();
 }
 
+// `before` came earlier; `tokens` are those of the sequence with this event.
+Status check_routes(const RouteFacts& facts, const RouteSpan& before, const RouteSpan& routes,
+                    size_t tokens) {
+  if (!routes.present()) return absl::OkStatus();
+  if (!facts.recorded()) return broken("routed_experts came, which nobody records");
+  if (routes.layers != facts.layers || routes.top_k != facts.top_k ||
+      routes.dtype != facts.dtype()) {
+    return broken(
+        fmt::format("routed_experts came as {} of {} layers and top-{}, not {}, {} and {}",
+                    torch_name(routes.dtype), routes.layers, routes.top_k,
+                    torch_name(facts.dtype()), facts.layers, facts.top_k));
+  }
+  if (routes.first != before.end()) {
+    return broken(fmt::format("routed_experts of token {} are missing: they go on with token {}",
+                              before.end(), routes.first));
+  }
+  if (static_cast<size_t>(routes.end()) > tokens) {
+    return broken(
+        fmt::format("routed_experts came for {} tokens, there are {}", routes.end(), tokens));
+  }
+  const Status experts = check_experts(routes, facts.experts);
+  return experts.ok() ? experts : broken(message_of(experts));
+}
+
 }  // namespace
 
 Status RequestLedger::open(SequenceId id, OpenSequence sequence) {
-  if (sequences_.try_emplace(id, Entry{std::move(sequence), {}, {}}).second) {
+  RouteSpan routes =
+      empty_route_span(sequence.routes, sequence.sampling.routed_experts_prompt_start);
+  if (sequences_.try_emplace(id, Entry{std::move(sequence), {}, {}, std::move(routes)}).second) {
     return absl::OkStatus();
   }
   return absl::AlreadyExistsError(fmt::format("sequence {} is in flight already", id));
@@ -77,6 +103,8 @@ Status RequestLedger::check(const Entry& entry, const SequenceEvent& event) {
           fmt::format("{} tokens came, max_tokens is {}", output, *asked.sampling.max_tokens));
     }
   }
+  RLGEN_RETURN_IF_ERROR(check_routes(asked.routes, entry.routes, event.routes,
+                                     asked.prompt_token_ids.size() + total));
   if (!event.finish || event.finish->reason == FinishReason::kError ||
       event.finish->reason == FinishReason::kAbort) {
     return absl::OkStatus();
@@ -99,6 +127,7 @@ Rollout RequestLedger::close(Entry entry, Finish finish) {
   rollout.prompt_token_ids = std::move(entry.asked.prompt_token_ids);
   rollout.tokens = std::move(entry.tokens);
   rollout.prompt = std::move(entry.prompt);
+  rollout.routes = std::move(entry.routes);
   rollout.finish = std::move(finish);
   rollout.sampling = std::move(entry.asked.sampling);
   rollout.numerics = std::move(entry.asked.numerics);
@@ -113,6 +142,7 @@ std::optional<Rollout> RequestLedger::fail(SequenceId id, const Status& error) {
   sequences_.erase(found);
   entry.tokens.clear();
   entry.prompt.clear();
+  entry.routes = {};
   return close(std::move(entry), Finish{.reason = FinishReason::kError, .error = error});
 }
 
@@ -130,7 +160,9 @@ StatusOr<RequestLedger::Applied> RequestLedger::apply(SequenceEvent event) {
   }
   entry.tokens.insert(entry.tokens.end(), event.tokens.begin(), event.tokens.end());
   std::move(event.prompt.begin(), event.prompt.end(), std::back_inserter(entry.prompt));
+  RLGEN_RETURN_IF_ERROR(append_routes(event.routes, &entry.routes));
   applied.tokens = std::move(event.tokens);
+  applied.routes = std::move(event.routes);
   if (!event.finish) return applied;
   if (event.finish->reason == FinishReason::kError) {
     applied.rollout = fail(event.id, event.finish->error);

@@ -23,13 +23,16 @@ struct OpenSequence {
   std::optional<int32_t> shard;  // that serves it; nothing where none is needed
   bool score_only = false;
   std::vector<int32_t> score_token_ids;  // the tokens to score, with score_only
+  RouteFacts routes;                     // that its shard records
 };
 
 // Sequences in flight: turns the events of shards into rollouts and believes nothing. What comes
 // must be what was asked for: a log-probability for every token, finite and not above 0, at every
 // position; the scored tokens themselves; no more tokens than max_tokens; prompt values for every
-// prompt position after the first. What does not fit ends the sequence as an error that names the
-// position; no value is ever filled in. Pure: no threads, no clock; the owner locks.
+// prompt position after the first; where routes are recorded, rows that follow one another, of
+// experts that there are, for no more tokens than came. What does not fit ends the sequence as an
+// error that names the position; no value is ever filled in. Pure: no threads, no clock; the owner
+// locks.
 class RequestLedger {
  public:
   // kAlreadyExists for an id in flight.
@@ -38,6 +41,7 @@ class RequestLedger {
   struct Applied {
     int32_t sample = 0;
     std::vector<TokenRecord> tokens;  // that came with this event
+    RouteSpan routes;                 // that came with it too
     std::optional<Rollout> rollout;   // when the sequence is finished (without text)
     bool reject = false;              // finished by the ledger: the shard should stop it
   };
@@ -59,6 +63,7 @@ class RequestLedger {
     OpenSequence asked;
     std::vector<TokenRecord> tokens;
     std::vector<TokenRecord> prompt;
+    RouteSpan routes;
   };
 
   static Status check(const Entry& entry, const SequenceEvent& event);

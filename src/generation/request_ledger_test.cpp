@@ -22,6 +22,7 @@ class Ledger : public testing::Test {
     sequence.numerics = "n";
     sequence.score_only = !score.empty();
     sequence.score_token_ids = std::move(score);
+    sequence.routes = routes_;
     ASSERT_TRUE(ledger_.open(1, std::move(sequence)).ok());
   }
   RequestLedger::Applied apply(SequenceEvent event) {
@@ -42,6 +43,7 @@ class Ledger : public testing::Test {
   }
   static std::optional<Finish> stop() { return Finish{.reason = FinishReason::kStop}; }
 
+  RouteFacts routes_;  // that shards record
   RequestLedger ledger_;
 };
 
@@ -145,6 +147,67 @@ TEST_F(Ledger, FB047_AFirstTokenThatStopsIsOrdinary) {
     open();
     ASSERT_TRUE(apply({.finish = stop()}).rollout->tokens.empty());
   }
+}
+
+class LedgerOfRoutes : public Ledger {
+ protected:
+  LedgerOfRoutes() { routes_ = {.layers = 1, .top_k = 2, .experts = 4}; }
+
+  // `rows` rows, each of the experts 3 and 0.
+  static RouteSpan rows(int32_t first, int32_t rows) {
+    RouteSpan span{.first = first, .layers = 1, .top_k = 2, .dtype = DType::kInt8, .ids = {}};
+    for (int32_t i = 0; i < rows; ++i)
+      span.ids.insert(span.ids.end(), {std::byte{3}, std::byte{0}});
+    return span;
+  }
+};
+
+TEST_F(LedgerOfRoutes, RowsGoIntoTheRolloutAndToWhoeverLooksOn) {
+  open();
+  const auto first = apply({.tokens = {token(5, -1.0f)}, .routes = rows(0, 3)});
+  EXPECT_EQ(first.routes, rows(0, 3));
+  const auto last = apply({.tokens = {token(6, -1.0f)}, .routes = rows(3, 1), .finish = stop()});
+  EXPECT_EQ(last.routes, rows(3, 1));
+  EXPECT_EQ(last.rollout->routes, rows(0, 4));
+}
+
+TEST_F(LedgerOfRoutes, RowsBeginWhereTheRequestSays) {
+  open({.routed_experts_prompt_start = 2});
+  const auto last = apply({.tokens = {token(5, -1.0f)}, .routes = rows(2, 1), .finish = stop()});
+  EXPECT_EQ(last.rollout->routes, rows(2, 1));
+  open({.routed_experts_prompt_start = 2});
+  EXPECT_THAT(rejection({.tokens = {token(5, -1.0f)}, .routes = rows(0, 3)}),
+              HasSubstr("they go on with token 0"));
+}
+
+TEST_F(LedgerOfRoutes, FB236_WithoutAnyRowThereIsASpanOfNone) {
+  open();
+  EXPECT_EQ(apply({.finish = Finish{.reason = FinishReason::kAbort}}).rollout->routes, rows(0, 0));
+}
+
+TEST_F(LedgerOfRoutes, FB235_AGapSurplusAndWhatNobodyRecordsAreRejected) {
+  open();
+  apply({.tokens = {token(5, -1.0f)}, .routes = rows(0, 3)});
+  const auto applied = apply({.tokens = {token(5, -1.0f)}, .routes = rows(4, 1)});
+  EXPECT_TRUE(applied.reject);
+  EXPECT_THAT(message_of(applied.rollout->finish.error), HasSubstr("of token 3 are missing"));
+  EXPECT_FALSE(applied.rollout->routes.present());
+  open();
+  EXPECT_THAT(rejection({.tokens = {token(5, -1.0f)}, .routes = rows(0, 5)}),
+              HasSubstr("5 tokens, there are 4"));
+  open();
+  RouteSpan wrong = rows(0, 1);
+  wrong.ids[1] = std::byte{4};
+  EXPECT_THAT(rejection({.tokens = {token(5, -1.0f)}, .routes = wrong}), HasSubstr("expert 4"));
+  wrong = rows(0, 1);
+  wrong.layers = 2;
+  wrong.top_k = 1;
+  open();
+  EXPECT_THAT(rejection({.tokens = {token(5, -1.0f)}, .routes = wrong}), HasSubstr("2 layers"));
+  routes_ = {};
+  open();
+  EXPECT_THAT(rejection({.tokens = {token(5, -1.0f)}, .routes = rows(0, 1)}),
+              HasSubstr("which nobody records"));
 }
 
 TEST_F(Ledger, IdsAreUnique) {

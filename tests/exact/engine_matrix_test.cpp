@@ -36,17 +36,6 @@ TEST_P(EngineMatrix, FB056_FB219_OneByOneAndTogetherOnEveryIsaThreadsAndBudget) 
   EXPECT_TRUE(report_digest("engine " + GetParam(), all.digest()));
 }
 
-// Answers of one token where many were allowed, so that others are expected to be as short and more
-// of them are admitted than there is room for.
-void teach_short_answers(Bench& bench) {
-  for (SequenceId id = 10'000; id < 10'060; ++id) {
-    SequenceRequest request = make_request(id, {3}, 100);
-    request.sampling.allowed_token_ids = {{5}};
-    request.sampling.stop_token_ids = {5};
-    EXPECT_EQ(bench.run(request).tokens.size(), 1u);
-  }
-}
-
 TEST_P(EngineMatrix, ATinyPoolPreemptsAndNobodyCanTell) {
   const auto requests = mixed_requests(32);
   const Outcomes alone = run_alone(loaded_, {}, requests);

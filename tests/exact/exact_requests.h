@@ -91,4 +91,15 @@ inline std::string describe(const Settings& settings) {
          std::to_string(settings.budget) + ", blocks " + std::to_string(settings.kv_blocks);
 }
 
+// Answers of one token where many were allowed, so that others are expected to be as short and more
+// of them are admitted than there is room for.
+inline void teach_short_answers(Bench& bench) {
+  for (SequenceId id = 10'000; id < 10'060; ++id) {
+    SequenceRequest request = make_request(id, {3}, 100);
+    request.sampling.allowed_token_ids = {{5}};
+    request.sampling.stop_token_ids = {5};
+    EXPECT_EQ(bench.run(request).tokens.size(), 1u);
+  }
+}
+
 }  // namespace rlgen::engine::test

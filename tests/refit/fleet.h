@@ -78,23 +78,23 @@ class Fleet {
     generation::GenerationRequest request{.id = id, .prompt_token_ids = std::move(prompt)};
     request.sampling = std::move(sampling);
     const auto ids = generation_->submit(
-        std::move(request),
-        {.on_tokens =
-             [this, id](int32_t, std::span<const TokenRecord> tokens, const Finish*) {
-               std::unique_lock lock(mutex_);
-               made_[id] += tokens.size();
-               changed_.notify_all();
-               lock.unlock();
-               std::this_thread::sleep_for(delay_);
-             },
-         .on_rollout =
-             [this](Rollout rollout) {
-               const std::lock_guard lock(mutex_);
-               const std::string name = rollout.id;
-               EXPECT_TRUE(rollouts_.emplace(name, std::move(rollout)).second)
-                   << name << " ended twice";
-               changed_.notify_all();
-             }});
+        std::move(request), {.on_tokens =
+                                 [this, id](int32_t, std::span<const TokenRecord> tokens,
+                                            const RouteSpan&, const Finish*) {
+                                   std::unique_lock lock(mutex_);
+                                   made_[id] += tokens.size();
+                                   changed_.notify_all();
+                                   lock.unlock();
+                                   std::this_thread::sleep_for(delay_);
+                                 },
+                             .on_rollout =
+                                 [this](Rollout rollout) {
+                                   const std::lock_guard lock(mutex_);
+                                   const std::string name = rollout.id;
+                                   EXPECT_TRUE(rollouts_.emplace(name, std::move(rollout)).second)
+                                       << name << " ended twice";
+                                   changed_.notify_all();
+                                 }});
     EXPECT_TRUE(ids.ok()) << ids.status();
   }
 

@@ -30,12 +30,14 @@ ShardInfo describe(const ShardSpec& spec, const models::Model& model, kernels::P
   return info;
 }
 
-engine::EngineOptions engine_options(const ShardSpec& spec, const ShardInfo& info) {
+engine::EngineOptions engine_options(const ShardSpec& spec, const ShardInfo& info,
+                                     engine::RouteCapture capture) {
   engine::EngineOptions options;
   options.max_num_seqs = spec.max_num_seqs;
   options.max_num_batched_tokens = spec.max_num_batched_tokens;
   options.num_threads = info.num_threads;
   options.enable_prefix_caching = spec.enable_prefix_caching;
+  options.route_capture = capture;
   options.limits = {info.vocab_size, info.max_model_len, info.eos_token_ids};
   return options;
 }
@@ -69,13 +71,17 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
   RLGEN_ASSIGN_OR_RETURN(const MachineChoice machine, choose_machine(spec));
   RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model, open_model(spec));
+  RLGEN_ASSIGN_OR_RETURN(const engine::RouteCapture capture,
+                         choose_route_capture(spec, model.decoder.spec));
+  const RouteFacts routes = engine::route_facts(capture, engine::route_layers(model.decoder.spec));
   RLGEN_ASSIGN_OR_RETURN(const kernels::KvLayout layout,
-                         choose_kv_layout(spec, model.decoder.spec));
+                         choose_kv_layout(spec, model.decoder.spec, routes));
   TextSide text;
   if (text_) {
     RLGEN_ASSIGN_OR_RETURN(text, text_(model.path));
   }
   ShardInfo info = describe(spec, model, profile, layout, machine);
+  info.routes = routes;
   const int32_t vocab_rows = model.decoder.spec.vocab_rows;
   info.vocab_size = text.vocab_size > 0 ? std::min(text.vocab_size, vocab_rows) : vocab_rows;
 
@@ -98,7 +104,7 @@ StatusOr<std::unique_ptr<LocalShard>> LocalLauncher::start_local(const ShardSpec
   }
   auto shard = std::make_unique<LocalShard>(info, std::move(weights));
   RLGEN_RETURN_IF_ERROR(
-      shard->start_engine(engine_options(spec, info),
+      shard->start_engine(engine_options(spec, info, capture),
                           {.decoder = std::make_shared<const models::Decoder>(model.decoder),
                            .kernels = machine.kernels,
                            .profile = profile,

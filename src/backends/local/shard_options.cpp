@@ -73,7 +73,8 @@ StatusOr<models::Model> open_model(const ShardSpec& spec) {
 }
 
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
-                                             const models::DecoderSpec& model) {
+                                             const models::DecoderSpec& model,
+                                             const RouteFacts& routes) {
   const std::string& name =
       spec.kv_cache_dtype == "auto" ? spec.activation_dtype : spec.kv_cache_dtype;
   const auto dtype = parse_torch_dtype(name);
@@ -87,7 +88,35 @@ StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                         fmt::format("block_size is {}; it must be {}",
                                                     spec.block_size, kBlockSizeRange.rule())));
   }
-  return models::kv_layout(model, *dtype, spec.block_size);
+  kernels::KvLayout layout = models::kv_layout(model, *dtype, spec.block_size);
+  layout.side_bytes = engine::route_bytes(routes, spec.block_size);
+  return layout;
+}
+
+StatusOr<engine::RouteCapture> choose_route_capture(const ShardSpec& spec,
+                                                    const models::DecoderSpec& model) {
+  const std::string& layers = spec.routed_experts_layers;
+  const bool all = layers == "all";
+  if (!all && layers != "moe") {
+    return spec_error("routed_experts_layers",
+                      absl::InvalidArgumentError(
+                          fmt::format("routed_experts_layers is '{}'; use moe or all", layers)));
+  }
+  if (!spec.enable_return_routed_experts) {
+    if (!all) return engine::RouteCapture::kOff;
+    return spec_error(
+        "routed_experts_layers",
+        absl::InvalidArgumentError("routed_experts_layers is 'all', but no routes are "
+                                   "recorded; set enable_return_routed_experts"));
+  }
+  if (models::route_axis(model).layers == 0) {
+    return spec_error("enable_return_routed_experts",
+                      absl::InvalidArgumentError(
+                          fmt::format("enable_return_routed_experts is set, but a model of "
+                                      "the family {} has no experts; leave it off",
+                                      model.family)));
+  }
+  return all ? engine::RouteCapture::kAllLayers : engine::RouteCapture::kExpertLayers;
 }
 
 NumericsId numerics_of(const models::Model& model, kernels::Profile profile,

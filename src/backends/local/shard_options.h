@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "contract/numerics.h"
 #include "contract/shard.h"
+#include "engine/routes/route_store.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_layout.h"
 #include "kernels/ops.h"
@@ -37,9 +38,15 @@ StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec);
 StatusOr<models::Model> open_model(const ShardSpec& spec);
 
 // "auto" (activation_dtype, which must be valid), float32, bfloat16 or float16; block_size a
-// multiple of 16 up to 1024.
+// multiple of 16 up to 1024. With room for `routes`.
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
-                                             const models::DecoderSpec& model);
+                                             const models::DecoderSpec& model,
+                                             const RouteFacts& routes = {});
+
+// routed_experts_layers is moe, or all where routes are recorded; a model without experts has none
+// to record.
+StatusOr<engine::RouteCapture> choose_route_capture(const ShardSpec& spec,
+                                                    const models::DecoderSpec& model);
 
 // What the outputs of such a shard will carry.
 NumericsId numerics_of(const models::Model& model, kernels::Profile profile,

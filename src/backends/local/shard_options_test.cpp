@@ -43,6 +43,26 @@ TEST(ShardOptions, TypeOfTheWeights) {
   }
 }
 
+TEST(ShardOptions, FB237_RoutesOfAModelWithoutExpertsAreRefused) {
+  EXPECT_EQ(*choose_route_capture({}, small_model()), engine::RouteCapture::kOff);
+  const Status dense =
+      choose_route_capture({.enable_return_routed_experts = true}, small_model()).status();
+  EXPECT_TRUE(mentions(dense, "enable_return_routed_experts is set")) << dense;
+  EXPECT_TRUE(mentions(dense, "no experts")) << dense;
+  EXPECT_EQ(spec_field_of(dense), "enable_return_routed_experts");
+}
+
+TEST(ShardOptions, LayersOfRoutesThatNobodyRecordsAreRefused) {
+  const Status idle =
+      choose_route_capture({.routed_experts_layers = "all"}, small_model()).status();
+  EXPECT_TRUE(mentions(idle, "routed_experts_layers is 'all', but no routes")) << idle;
+  EXPECT_EQ(spec_field_of(idle), "routed_experts_layers");
+  const Status odd =
+      choose_route_capture({.routed_experts_layers = "none"}, small_model()).status();
+  EXPECT_TRUE(mentions(odd, "'none'; use moe or all")) << odd;
+  EXPECT_EQ(spec_field_of(odd), "routed_experts_layers");
+}
+
 TEST(ShardOptions, KvLayoutFollowsModelAndOptions) {
   const auto layout =
       choose_kv_layout({.kv_cache_dtype = "bfloat16", .block_size = 32}, small_model());

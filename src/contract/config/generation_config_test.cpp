@@ -334,6 +334,8 @@ TEST(RlgenConfig, EveryKeyReachesTheShard) {
                   {"max_num_batched_tokens", 64},
                   {"max_model_len", 128},
                   {"enable_prefix_caching", false},
+                  {"enable_return_routed_experts", true},
+                  {"routed_experts_layers", "all"},
                   {"logprobs_mode", "raw"},
                   {"stall_timeout_s", 1.5}};
   RlgenConfig config;
@@ -349,6 +351,8 @@ TEST(RlgenConfig, EveryKeyReachesTheShard) {
   EXPECT_EQ(config.shard.max_num_batched_tokens, 64);
   EXPECT_EQ(config.shard.max_model_len, 128);
   EXPECT_FALSE(config.shard.enable_prefix_caching);
+  EXPECT_TRUE(config.shard.enable_return_routed_experts);
+  EXPECT_EQ(config.shard.routed_experts_layers, "all");
   EXPECT_EQ(config.logprobs_mode, LogprobsMode::kRaw);
   EXPECT_EQ(config.stall_timeout, std::chrono::milliseconds(1500));
 }

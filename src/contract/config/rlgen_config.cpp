@@ -22,6 +22,8 @@ void read_shard(JsonObject* object, ShardSpec* shard) {
   object->take("max_num_batched_tokens", &shard->max_num_batched_tokens);
   object->take("max_model_len", &shard->max_model_len);
   object->take("enable_prefix_caching", &shard->enable_prefix_caching);
+  object->take("enable_return_routed_experts", &shard->enable_return_routed_experts);
+  object->take("routed_experts_layers", &shard->routed_experts_layers);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ BlockKeyView PrefixSharing::key(const Sequence& sequence, int32_t block, uint64_
 
 bool PrefixSharing::can_take(const Sequence& sequence) const {
   const int32_t size = allocator_->block_size();
-  return enabled_ && !sequence.mixed_kv && sequence.published == int32_t(sequence.blocks.size()) &&
+  return enabled_ && sequence.shares_blocks() &&
+         sequence.published == int32_t(sequence.blocks.size()) &&
          sequence.computed == sequence.published * size &&
          sequence.published < sequence.first_wanted() / size;
 }
@@ -58,7 +59,7 @@ int32_t PrefixSharing::held_blocks(const Sequence& sequence) const {
 void PrefixSharing::give(Sequence* sequence) {
   if (!enabled_) return;
   const int32_t full = sequence->computed / allocator_->block_size();
-  while (!sequence->mixed_kv && sequence->published < full) {
+  while (sequence->shares_blocks() && sequence->published < full) {
     const auto block = size_t(sequence->published);
     const int32_t own = sequence->blocks[block].id();
     const auto hit = cache_.publish(key(*sequence, int32_t(block), sequence->cache_parent), own);
@@ -77,7 +78,7 @@ void PrefixSharing::give(Sequence* sequence) {
 }
 
 void PrefixSharing::claim(const Sequence& sequence) {
-  if (!enabled_ || sequence.mixed_kv) return;
+  if (!enabled_ || !sequence.shares_blocks()) return;
   const int64_t end = int64_t(sequence.published + 1) * allocator_->block_size();
   if (end > int64_t(sequence.tokens.size())) return;
   claims_.insert(key(sequence, sequence.published, sequence.cache_parent));

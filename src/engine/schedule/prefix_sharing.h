@@ -21,7 +21,7 @@ struct PrefixStats {
 // What sequences take from the prefix cache and give to it. Only full blocks are shared, so nobody
 // writes to a shared block: the last, partial block of a sequence is always its own. A sequence
 // takes blocks up to its first wanted row, which is always computed. Sequences with KV of several
-// sets of weights neither take nor give.
+// sets of weights, or with given routes, neither take nor give.
 class PrefixSharing {
  public:
   // `allocator` must outlive it. Not `enabled`: every call does nothing.

@@ -51,12 +51,17 @@ struct Sequence {
   // Set where no token may come, but prompt records are wanted: how it ends once they are made.
   std::optional<Finish> ending;
 
+  int32_t routes_given = 0;  // routes of the rows before were delivered, or not wanted
+
   int32_t next_prompt = 0;  // next prompt position without a record; prompt_len when none is wanted
   int32_t next_score = 0;   // scoring: next output position without a record
   SamplingParams prompt_sampling;           // what prompt records are made with
   std::vector<TokenRecord> prompt_records;  // made, not yet delivered
   std::vector<int32_t> stop_ids;            // ascending; what min_tokens holds back
   std::unique_ptr<TokenWatcher> watcher;    // null without stop strings
+
+  // Blocks of it hold what the token ids and one set of weights make, so that others may have them.
+  bool shares_blocks() const { return !mixed_kv && request.routed_experts == nullptr; }
 
   bool makes_tokens() const { return !request.score_only && !ending; }
 

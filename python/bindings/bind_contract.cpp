@@ -14,6 +14,7 @@
 #include "bindings/errors.h"
 #include "bindings/give_tensor.h"
 #include "contract/batch/output_batch.h"
+#include "contract/batch/route_columns.h"
 #include "contract/config/generation_config.h"
 #include "contract/sampling_json.h"
 #include "generation/rlgen_generation.h"
@@ -47,6 +48,13 @@ std::vector<std::string> refused_settings() {
   return {generation::kRefusedSettings.begin(), generation::kRefusedSettings.end()};
 }
 
+// Those and the one that is served under a condition.
+std::vector<std::string> settings_to_validate() {
+  std::vector<std::string> keys = refused_settings();
+  keys.emplace_back(generation::kRouterReplaySetting);
+  return keys;
+}
+
 void validate_settings(const std::string& master_config) {
   check(generation::RlgenGeneration::validate_settings(parse_config(master_config)));
 }
@@ -77,11 +85,13 @@ std::vector<std::string> finalize(GenerationConfig& config, std::optional<int32_
 }
 
 // A row whose prompt leaves no room for a token.
-Rollout full_row(std::vector<int32_t> prompt_token_ids, const std::string& sampling, int64_t seed) {
+Rollout full_row(const Engine& engine, std::vector<int32_t> prompt_token_ids,
+                 const std::string& sampling, int64_t seed) {
   Rollout rollout{.prompt_token_ids = std::move(prompt_token_ids)};
   check(merge_sampling_json(nlohmann::json::parse(sampling), "", &rollout.sampling));
   if (!rollout.sampling.seed) rollout.sampling.seed = seed;
   rollout.finish = {.reason = FinishReason::kLength, .context_full = true};
+  rollout.routes = empty_route_span(engine.info().routes, 0);
   return rollout;
 }
 
@@ -95,8 +105,10 @@ nb::tuple give_column(HostTensor tensor) {
                         std::string(torch_name(dtype)));
 }
 
-nb::dict lay_out(const std::vector<Rollout>& rollouts, int64_t pad_token_id, int64_t prompt_width,
-                 const std::string& id_type, const std::string& logprobs_mode) {
+// The columns of the batch, and what there is to say of its routes (or nothing).
+nb::tuple lay_out(const Engine& engine, const std::vector<Rollout>& rollouts, int64_t pad_token_id,
+                  int64_t prompt_width, const std::string& id_type,
+                  const std::string& logprobs_mode) {
   const auto type = parse_torch_dtype(id_type);
   if (!type) {
     throw StatusError(
@@ -104,10 +116,12 @@ nb::dict lay_out(const std::vector<Rollout>& rollouts, int64_t pad_token_id, int
   }
   OutputLayout layout{.pad_token_id = pad_token_id, .prompt_width = prompt_width, .id_type = *type};
   layout.logprobs_mode = unwrap(parse_logprobs_mode(logprobs_mode));
+  layout.routes = engine.info().routes;
   GenerationOutputSpec batch = [&] {
     const nb::gil_scoped_release unlocked;
     return unwrap(make_output_batch(rollouts, layout));
   }();
+  const std::string fallback = route_fallback_warning(batch);
   nb::dict columns;
   for (const OutputColumn& column : kOutputColumns) {
     HostTensor& tensor = batch.*column.tensor;
@@ -115,7 +129,7 @@ nb::dict lay_out(const std::vector<Rollout>& rollouts, int64_t pad_token_id, int
     columns[nb::str(column.name.data(), column.name.size())] = give_column(std::move(tensor));
   }
   columns["finish_reasons"] = batch.finish_reasons;
-  return columns;
+  return nb::make_tuple(columns, fallback);
 }
 
 void bind_config(nb::module_& module) {
@@ -139,11 +153,15 @@ void bind_config(nb::module_& module) {
                    [](const GenerationConfig& c) {
                      return std::string(logprobs_mode_name(c.rlgen_cfg.logprobs_mode));
                    })
+      .def_prop_ro(
+          "enable_return_routed_experts",
+          [](const GenerationConfig& c) { return c.rlgen_cfg.shard.enable_return_routed_experts; })
       .def_prop_ro("max_num_seqs",
                    [](const GenerationConfig& c) { return c.rlgen_cfg.shard.max_num_seqs; })
       .def("finalize", &finalize, "pad_token_id"_a.none(), "eos_token_ids"_a);
   module.def("read_generation_config", &read_config, "section"_a);
   module.def("refused_settings", &refused_settings);
+  module.def("settings_to_validate", &settings_to_validate);
   module.def("validate_settings", &validate_settings, "master_config"_a);
 }
 
@@ -152,13 +170,13 @@ void bind_config(nb::module_& module) {
 void bind_contract(nb::module_& module, nb::class_<Engine>& engine) {
   bind_config(module);
   engine.def_static("from_config", &open_configured_engine, "config"_a)
-      .def("tokenizer_facts", &tokenizer_facts);
-  module.def("full_row", &full_row, "prompt_token_ids"_a, "sampling"_a, "seed"_a);
-  module.def("lay_out", &lay_out, "rollouts"_a, "pad_token_id"_a, "prompt_width"_a, "id_type"_a,
-             "logprobs_mode"_a,
-             nb::sig("def lay_out(rollouts: collections.abc.Sequence[Rollout], pad_token_id: int, "
-                     "prompt_width: int, id_type: str, logprobs_mode: str) -> dict[str, "
-                     "typing.Any]"));
+      .def("tokenizer_facts", &tokenizer_facts)
+      .def("full_row", &full_row, "prompt_token_ids"_a, "sampling"_a, "seed"_a)
+      .def("lay_out", &lay_out, "rollouts"_a, "pad_token_id"_a, "prompt_width"_a, "id_type"_a,
+           "logprobs_mode"_a,
+           nb::sig("def lay_out(self, rollouts: collections.abc.Sequence[Rollout], pad_token_id: "
+                   "int, prompt_width: int, id_type: str, logprobs_mode: str) -> "
+                   "tuple[dict[str, typing.Any], str]"));
 }
 
 }  // namespace rlgen::python

@@ -1,6 +1,7 @@
 #include "bindings/bind_engine.h"
 
 #include <fmt/format.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -46,6 +47,32 @@ std::vector<int32_t> narrow(const char* field, const WideIds& ids) {
   return narrow;
 }
 
+using RouteArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+// What Python gives as routes: whole numbers of any type.
+GivenRoutes to_routes(const std::optional<RouteArray>& array) {
+  if (!array) return nullptr;
+  using Code = nb::dlpack::dtype_code;
+  std::optional<DType> dtype;
+  for (const DType integer : {DType::kUInt8, DType::kInt8, DType::kUInt16, DType::kInt16,
+                              DType::kUInt32, DType::kInt32, DType::kUInt64, DType::kInt64}) {
+    const bool is_signed = torch_name(integer).front() == 'i';
+    const nb::dlpack::dtype type{static_cast<uint8_t>(is_signed ? Code::Int : Code::UInt),
+                                 static_cast<uint8_t>(8 * size_of(integer)), 1};
+    if (array->dtype() == type) dtype = integer;
+  }
+  if (!dtype) {
+    throw StatusError(absl::InvalidArgumentError("routed_experts must be whole numbers"));
+  }
+  std::vector<int64_t> sizes;
+  for (size_t axis = 0; axis < array->ndim(); ++axis) {
+    sizes.push_back(static_cast<int64_t>(array->shape(axis)));
+  }
+  const Shape shape = unwrap(Shape::make(sizes));
+  const auto* data = static_cast<const std::byte*>(array->data());
+  return std::make_shared<const HostTensor>(unwrap(narrow_routes(dense_view(data, *dtype, shape))));
+}
+
 generation::Prompt to_prompt(PromptWords words) {
   if (const auto* ids = std::get_if<WideIds>(&words.prompt))
     return narrow("prompt_token_ids", *ids);
@@ -70,13 +97,12 @@ std::vector<std::vector<Rollout>> generate(Engine& engine,
   return unwrap(std::move(result));
 }
 
-std::unique_ptr<Engine> open_engine(const std::string& model, const std::string& dtype,
-                                    const std::string& activation_dtype,
-                                    const std::string& kv_cache_dtype, const std::string& isa,
-                                    int64_t kv_cache_memory_bytes, int32_t block_size,
-                                    int32_t max_num_seqs, int32_t max_num_batched_tokens,
-                                    int32_t max_model_len, bool enable_prefix_caching,
-                                    int32_t num_threads, int32_t shards) {
+std::unique_ptr<Engine> open_engine(
+    const std::string& model, const std::string& dtype, const std::string& activation_dtype,
+    const std::string& kv_cache_dtype, const std::string& isa, int64_t kv_cache_memory_bytes,
+    int32_t block_size, int32_t max_num_seqs, int32_t max_num_batched_tokens, int32_t max_model_len,
+    bool enable_prefix_caching, bool enable_return_routed_experts,
+    const std::string& routed_experts_layers, int32_t num_threads, int32_t shards) {
   ShardSpec spec{.model = model,
                  .num_threads = num_threads,
                  .isa = isa,
@@ -88,7 +114,9 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const std::string&
                  .max_num_seqs = max_num_seqs,
                  .max_num_batched_tokens = max_num_batched_tokens,
                  .max_model_len = max_model_len,
-                 .enable_prefix_caching = enable_prefix_caching};
+                 .enable_prefix_caching = enable_prefix_caching,
+                 .enable_return_routed_experts = enable_return_routed_experts,
+                 .routed_experts_layers = routed_experts_layers};
   const nb::gil_scoped_release unlocked;
   return unwrap(Engine::open({.spec = std::move(spec), .shards = shards}));
 }
@@ -96,11 +124,14 @@ std::unique_ptr<Engine> open_engine(const std::string& model, const std::string&
 Request make_request(const Engine& engine, std::variant<std::string, WideIds> prompt,
                      std::string sampling, bool messages, std::string tools,
                      std::string template_kwargs, std::optional<WideIds> score_token_ids,
-                     std::string request_id, std::string cache_salt, int32_t priority) {
+                     std::string request_id, std::string cache_salt, int32_t priority,
+                     const std::optional<RouteArray>& routed_experts) {
   RequestWords words{.id = std::move(request_id),
                      .prompt = to_prompt({std::move(prompt), messages, std::move(tools),
                                           std::move(template_kwargs)}),
                      .sampling = std::move(sampling),
+                     .score_token_ids = std::nullopt,
+                     .routed_experts = to_routes(routed_experts),
                      .cache_salt = std::move(cache_salt),
                      .priority = priority};
   if (score_token_ids) words.score_token_ids = narrow("token_ids", *score_token_ids);
@@ -123,6 +154,9 @@ nb::dict info_of(const Engine& engine) {
   dict["kv_bytes_per_token"] = info.kv_bytes_per_token;
   dict["kv_capacity_tokens"] = info.kv_capacity_tokens;
   dict["has_tokenizer"] = engine.text() != nullptr;
+  dict["routed_experts_layers"] = info.routes.layers;
+  dict["routed_experts_top_k"] = info.routes.top_k;
+  dict["num_routed_experts"] = info.routes.experts;
   return dict;
 }
 
@@ -184,13 +218,18 @@ nb::class_<Engine> bind_engine(nb::module_& module) {
       .def(nb::new_(&open_engine), "model"_a, "dtype"_a, "activation_dtype"_a, "kv_cache_dtype"_a,
            "isa"_a, "kv_cache_memory_bytes"_a, "block_size"_a, "max_num_seqs"_a,
            "max_num_batched_tokens"_a, "max_model_len"_a, "enable_prefix_caching"_a,
-           "num_threads"_a, "shards"_a)
+           "enable_return_routed_experts"_a, "routed_experts_layers"_a, "num_threads"_a, "shards"_a)
       .def("info", &info_of, nb::sig("def info(self) -> dict[str, typing.Any]"))
       .def("metrics", &metrics_of, nb::sig("def metrics(self) -> dict[str, int]"))
       .def("shard_serves", &shard_serves, "shard"_a)
       .def("request", &make_request, "prompt"_a, "sampling"_a, "messages"_a = false, "tools"_a = "",
            "template_kwargs"_a = "", "score_token_ids"_a = nb::none(), "request_id"_a = "",
-           "cache_salt"_a = "", "priority"_a = 0)
+           "cache_salt"_a = "", "priority"_a = 0, "routed_experts"_a = nb::none(),
+           nb::sig("def request(self, prompt: str | collections.abc.Sequence[int], sampling: str, "
+                   "messages: bool = False, tools: str = '', template_kwargs: str = '', "
+                   "score_token_ids: collections.abc.Sequence[int] | None = None, request_id: str "
+                   "= '', cache_salt: str = '', priority: int = 0, routed_experts: typing.Any = "
+                   "None) -> Request"))
       .def("generate", &generate, "requests"_a, "detokenize"_a = true, "progress"_a = nb::none())
       .def(
           "submit",

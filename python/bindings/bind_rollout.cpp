@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "bindings/errors.h"
+#include "bindings/give_routes.h"
 #include "bindings/mailbox.h"
 #include "contract/sampling_json.h"
 
@@ -76,6 +77,10 @@ void bind_finished(nb::module_& module) {
       .def_prop_ro("prompt_top_logprobs", [](const Rollout& r) { return top_of(r.prompt); })
       .def_prop_ro("version_spans", spans_of)
       .def_prop_ro(
+          "routed_experts", [](const Rollout& r) { return give_routes(r.routes); },
+          nb::sig("def routed_experts(self) -> typing.Any"),
+          "[rows, layers, top-k] for DLPack; None where none are recorded.")
+      .def_prop_ro(
           "finish_reason",
           [](const Rollout& r) { return std::string(finish_reason_name(r.finish.reason)); })
       .def_prop_ro(
@@ -101,6 +106,9 @@ void bind_piece(nb::module_& module) {
       .def_prop_ro("token_ids", [](const Piece& p) { return tokens_of(p.tokens); })
       .def_prop_ro("logprobs", [](const Piece& p) { return logprobs_of(p.tokens); })
       .def_prop_ro("top_logprobs", [](const Piece& p) { return top_of(p.tokens); })
+      .def_prop_ro(
+          "routed_experts", [](const Piece& p) { return give_routes(p.routes); },
+          nb::sig("def routed_experts(self) -> typing.Any"))
       .def_prop_ro("versions", [](const Piece& p) {
         return column(p.tokens, [](const TokenRecord& record) {
           return std::pair<int64_t, int64_t>(record.version, record.oldest_kv);

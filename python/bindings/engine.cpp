@@ -108,6 +108,7 @@ StatusOr<Request> Engine::make_request(RequestWords words) const {
   RLGEN_RETURN_IF_ERROR(merge_sampling_json(sampling, "", &request.sampling));
   RLGEN_ASSIGN_OR_RETURN(request.prompt_token_ids, ids_of(words.prompt));
   request.score_token_ids = std::move(words.score_token_ids);
+  request.routed_experts = std::move(words.routed_experts);
   request.cache_salt = std::move(words.cache_salt);
   request.priority = words.priority;
   RLGEN_RETURN_IF_ERROR(generation_->complete(&request));

@@ -27,6 +27,7 @@ struct RequestWords {
   generation::Prompt prompt;
   std::string sampling;  // a JSON object of sampling parameters
   std::optional<std::vector<int32_t>> score_token_ids;
+  GivenRoutes routed_experts;
   std::string cache_salt;
   int32_t priority = 0;
 };

@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from os import PathLike
+from typing import Any
 
 from rlgen.controls import AsyncControls
-from rlgen.engine import Engine, EngineOptions, Prepared
+from rlgen.engine import Engine, EngineOptions, Prepared, RoutedExpertsLayers
 from rlgen.errors import BadInputError
 from rlgen.outputs import RequestOutput
 from rlgen.prompts import Prompt
@@ -40,6 +41,8 @@ class AsyncLLM(AsyncControls):
         max_num_batched_tokens: int = 512,
         max_model_len: int | None = None,
         enable_prefix_caching: bool = True,
+        enable_return_routed_experts: bool = False,
+        routed_experts_layers: RoutedExpertsLayers = "moe",
         num_threads: int | None = None,
         isa: str = "auto",
         data_parallel_size: int = 1,
@@ -58,6 +61,8 @@ class AsyncLLM(AsyncControls):
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
             enable_prefix_caching=enable_prefix_caching,
+            enable_return_routed_experts=enable_return_routed_experts,
+            routed_experts_layers=routed_experts_layers,
             num_threads=num_threads,
             isa=isa,
             data_parallel_size=data_parallel_size,
@@ -95,11 +100,18 @@ class AsyncLLM(AsyncControls):
                 yield output
 
     async def score(
-        self, prompt: Prompt, token_ids: Sequence[int], sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt,
+        token_ids: Sequence[int],
+        sampling_params: SamplingParams | None = None,
+        *,
+        routed_experts: Any = None,
     ) -> RequestOutput:
         """The log-probabilities of a given completion, as `LLM.score` gives them."""
         params = replace(sampling_params or SamplingParams(), output_kind=RequestOutputKind.FINAL_ONLY)
-        prepared = await asyncio.to_thread(self._engine.prepare, prompt, params, uuid.uuid4().hex, token_ids)
+        prepared = await asyncio.to_thread(
+            self._engine.prepare, prompt, params, uuid.uuid4().hex, token_ids, routed_experts=routed_experts
+        )
         return [output async for output in self._stream(prepared)][-1]
 
     async def abort(self, request_id: str | Iterable[str]) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from rlgen import _native
 from rlgen.errors import BadInputError
 from rlgen.outputs import CompletionOutput, RequestOutput, completion_of, prompt_logprobs_of
-from rlgen.prompts import Prompt, PromptWords, to_ids, to_words
+from rlgen.prompts import Prompt, PromptWords, to_ids, to_routes, to_words
 from rlgen.sampling import LogprobsMode, SamplingParams
 
 _log = logging.getLogger("rlgen")
+RoutedExpertsLayers = Literal["moe", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class EngineOptions:
     max_num_batched_tokens: int = 512
     max_model_len: int | None = None
     enable_prefix_caching: bool = True
+    enable_return_routed_experts: bool = False
+    routed_experts_layers: RoutedExpertsLayers = "moe"
     num_threads: int | None = None
     isa: str = "auto"
     data_parallel_size: int = 1
@@ -55,6 +59,8 @@ class Engine:
         for name in ("kv_cache_memory_bytes", "max_model_len", "num_threads"):
             if getattr(options, name) == 0:
                 raise BadInputError(f"{name} is 0; leave it None to let rlgen choose")
+        if options.enable_return_routed_experts and importlib.util.find_spec("numpy") is None:
+            raise BadInputError("enable_return_routed_experts needs numpy, which is not installed")
         native = _native.Engine(
             model=fspath(model),
             dtype=options.dtype,
@@ -67,6 +73,8 @@ class Engine:
             max_num_batched_tokens=options.max_num_batched_tokens,
             max_model_len=options.max_model_len or 0,
             enable_prefix_caching=options.enable_prefix_caching,
+            enable_return_routed_experts=options.enable_return_routed_experts,
+            routed_experts_layers=options.routed_experts_layers,
             num_threads=options.num_threads or 0,
             shards=options.data_parallel_size,
         )
@@ -94,6 +102,7 @@ class Engine:
         score_token_ids: Sequence[int] | None = None,
         cache_salt: str = "",
         priority: int = 0,
+        routed_experts: Any = None,
     ) -> Prepared:
         """Encodes and checks a request. Raises BadInputError, which names the field."""
         words = to_words(prompt)
@@ -107,6 +116,7 @@ class Engine:
             request_id=request_id,
             cache_salt=cache_salt,
             priority=priority,
+            routed_experts=to_routes(words.routed_experts if routed_experts is None else routed_experts),
         )
         return Prepared(native, request_id, words, params, json.loads(native.sampling))
 

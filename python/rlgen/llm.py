@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from rlgen.controls import Controls
-from rlgen.engine import Engine, EngineOptions, Prepared
+from rlgen.engine import Engine, EngineOptions, Prepared, RoutedExpertsLayers
 from rlgen.errors import BadInputError, RlgenError
 from rlgen.outputs import RequestOutput
 from rlgen.prompts import MessagesPrompt, Prompt, is_one_prompt
@@ -30,7 +30,8 @@ class LLM(Controls):
     model: a Hugging Face folder. dtype: of the weights (`auto`: as they are stored). activation_dtype: the
     arithmetic, `float32` or `bfloat16`. kv_cache_memory_bytes: None for a share of the free memory.
     max_num_seqs, max_num_batched_tokens: sequences and rows of one step. logprobs_mode: for sampling
-    parameters that name none. data_parallel_size: that many engines side by side. isa, num_threads: of the
+    parameters that name none. enable_return_routed_experts: samples have `routed_experts`, of a model with
+    experts (needs numpy); routed_experts_layers: `moe`, the layers with experts, or `all`. data_parallel_size: that many engines side by side. isa, num_threads: of the
     machine, None for all. No result depends on anything but `activation_dtype`, the types and the weights.
 
     Raises BadInputError for a model or an option that cannot be, OutOfCapacityError when memory does not
@@ -50,6 +51,8 @@ class LLM(Controls):
         max_num_batched_tokens: int = 512,
         max_model_len: int | None = None,
         enable_prefix_caching: bool = True,
+        enable_return_routed_experts: bool = False,
+        routed_experts_layers: RoutedExpertsLayers = "moe",
         num_threads: int | None = None,
         isa: str = "auto",
         data_parallel_size: int = 1,
@@ -65,6 +68,8 @@ class LLM(Controls):
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
             enable_prefix_caching=enable_prefix_caching,
+            enable_return_routed_experts=enable_return_routed_experts,
+            routed_experts_layers=routed_experts_layers,
             num_threads=num_threads,
             isa=isa,
             data_parallel_size=data_parallel_size,
@@ -81,7 +86,9 @@ class LLM(Controls):
         """Rolls out every prompt and returns the results in the order of the prompts.
 
         prompts: text, token ids, or a mapping with `prompt`, `prompt_token_ids` or `messages` (with `tools`
-        and `chat_template_kwargs`); one or many. sampling_params: one for all, or one a prompt. use_tqdm:
+        and `chat_template_kwargs`); one or many. A mapping may hold `routed_experts`, an array
+        [tokens, layers, top-k] of routes to take: tokens without a row, and rows of -1, are the router's.
+        sampling_params: one for all, or one a prompt. use_tqdm:
         shows a bar on a terminal where tqdm is installed.
 
         Raises BadInputError before anything runs where a prompt or a parameter is wrong: the text begins
@@ -121,12 +128,16 @@ class LLM(Controls):
         token_ids: Sequence[int] | Sequence[Sequence[int]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        routed_experts: Sequence[Any] | None = None,
         use_tqdm: bool = True,
     ) -> list[RequestOutput]:
         """The log-probabilities of given completions, one a prompt, under the sampling parameters.
 
         With the parameters of a generation they equal its `token_logprobs` bit for bit. No token is made;
         each result has one output with the given `token_ids`.
+
+        routed_experts: the routes to take, one array [tokens, layers, top-k] a prompt (or None), with a row
+        for each token of prompt and completion, the last one's if wanted; rows of -1 let the router decide.
         """
         one = is_one_prompt(prompts)
         listed = [cast(Prompt, prompts)] if one else list(cast("Sequence[Prompt]", prompts))
@@ -134,8 +145,10 @@ class LLM(Controls):
         if len(completions) != len(listed):
             raise BadInputError(f"{len(completions)} completions were given for {len(listed)} prompts")
         params = _one_each(sampling_params, len(listed))
+        routes = _routes_each(routed_experts, one, len(listed))
         prepared = [
-            self._prepare(place, prompt, params[place], completions[place]) for place, prompt in enumerate(listed)
+            self._prepare(place, prompt, params[place], completions[place], routes[place])
+            for place, prompt in enumerate(listed)
         ]
         return self._run(prepared, use_tqdm)
 
@@ -160,10 +173,15 @@ class LLM(Controls):
         self.shutdown()
 
     def _prepare(
-        self, place: int, prompt: Prompt, params: SamplingParams, completion: Sequence[int] | None = None
+        self,
+        place: int,
+        prompt: Prompt,
+        params: SamplingParams,
+        completion: Sequence[int] | None = None,
+        routes: Any = None,
     ) -> Prepared:
         try:
-            return self._engine.prepare(prompt, params, str(place), completion)
+            return self._engine.prepare(prompt, params, str(place), completion, routed_experts=routes)
         except RlgenError as error:
             error.args = (f"prompts[{place}]: {error}",)
             raise
@@ -189,6 +207,16 @@ def _one_each(params: SamplingParams | Sequence[SamplingParams] | None, count: i
     if len(params) != count:
         raise BadInputError(f"{len(params)} sampling_params were given for {count} prompts; give one, or one each")
     return params
+
+
+def _routes_each(routes: Any, one: bool, count: int) -> Sequence[Any]:
+    """Routes for each of `count` prompts; of a single prompt, the array itself."""
+    if routes is None:
+        return [None] * count
+    listed = [routes] if one else routes
+    if len(listed) != count:
+        raise BadInputError(f"{len(listed)} routed_experts were given for {count} prompts")
+    return listed
 
 
 @contextmanager

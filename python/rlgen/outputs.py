@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rlgen.rollouts import FinishReason, VersionSpan
 
 if TYPE_CHECKING:
+    from rlgen._native import Piece as NativePiece
     from rlgen._native import Rollout as NativeRollout
 
 Alternatives = list[tuple[int, float]]
@@ -38,7 +39,9 @@ class CompletionOutput:
     the sense of `logprobs_mode`, exact as a float32. logprobs[i]: the drawn token and the alternatives
     asked for, by id; None unless `SamplingParams.logprobs` was set. weight_versions: which weights made
     which tokens. seed: with it and `index` the sample comes again. truncated: ended by a length limit;
-    context_full: no room was left in the context. error: why the sample failed (finish_reason "error"); it
+    context_full: no room was left in the context. routed_experts: a numpy array [rows, layers, top-k], row i
+    of the token at position i + `SamplingParams.routed_experts_prompt_start` of prompt and output, of all
+    tokens but the last; None unless the engine records routes. error: why the sample failed (finish_reason "error"); it
     has no tokens then.
     """
 
@@ -56,6 +59,7 @@ class CompletionOutput:
     seed: int | None = None
     numerics: str = ""
     error: Exception | None = None
+    routed_experts: Any = field(default=None, compare=False)
 
     @property
     def cumulative_logprob(self) -> float:
@@ -124,7 +128,25 @@ def completion_of(
         seed=rollout.seed,
         numerics=rollout.numerics,
         error=rollout.error,
+        routed_experts=routes_of(rollout),
     )
+
+
+def routes_of(source: NativeRollout | NativePiece) -> Any:
+    """The routes of a sample or of a piece of it as an array of numpy; None where there are none."""
+    routes = source.routed_experts
+    if routes is None:
+        return None
+    import numpy
+
+    return numpy.array(numpy.from_dlpack(routes))
+
+
+def join_routes(parts: Sequence[Any]) -> Any:
+    """Arrays of routes one after the other."""
+    import numpy
+
+    return numpy.concatenate(parts)
 
 
 def prompt_logprobs_of(rollout: NativeRollout, decode: Callable[[int], str | None]) -> list[PositionLogprobs | None]:

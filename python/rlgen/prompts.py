@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import Any, Required, TypeAlias, TypedDict, cast
 
 from rlgen.errors import BadInputError
 
 
-class TextPrompt(TypedDict):
+class _WithRoutes(TypedDict, total=False):
+    routed_experts: Any
+
+
+class TextPrompt(_WithRoutes):
     """Text, tokenized with the special tokens that the tokenizer adds."""
 
-    prompt: str
+    prompt: Required[str]
 
 
-class TokensPrompt(TypedDict):
+class TokensPrompt(_WithRoutes):
     """Token ids, used as they are."""
 
-    prompt_token_ids: Sequence[int]
+    prompt_token_ids: Required[Sequence[int]]
 
 
-class _MessagesRequired(TypedDict):
-    messages: Sequence[Mapping[str, Any]]
+class _MessagesRequired(_WithRoutes):
+    messages: Required[Sequence[Mapping[str, Any]]]
 
 
 class MessagesPrompt(_MessagesRequired, total=False):
@@ -36,9 +40,9 @@ class MessagesPrompt(_MessagesRequired, total=False):
 
 Prompt: TypeAlias = str | Sequence[int] | TextPrompt | TokensPrompt | MessagesPrompt
 _FORMS = {
-    "prompt": {"prompt"},
-    "prompt_token_ids": {"prompt_token_ids"},
-    "messages": {"messages", "tools", "chat_template_kwargs"},
+    "prompt": {"prompt", "routed_experts"},
+    "prompt_token_ids": {"prompt_token_ids", "routed_experts"},
+    "messages": {"messages", "tools", "chat_template_kwargs", "routed_experts"},
 }
 
 
@@ -50,6 +54,7 @@ class PromptWords:
     messages: bool = False
     tools: str = ""
     template_kwargs: str = ""
+    routed_experts: Any = None
 
     @property
     def text(self) -> str | None:
@@ -72,10 +77,11 @@ def to_words(prompt: Prompt) -> PromptWords:
         return PromptWords(to_ids(prompt))
     for key, allowed in _FORMS.items():
         if key in prompt and not prompt.keys() - allowed:
-            return _from_mapping(key, cast("Mapping[str, Any]", prompt))
+            words = _from_mapping(key, cast("Mapping[str, Any]", prompt))
+            return replace(words, routed_experts=prompt.get("routed_experts"))
     raise BadInputError(
         f"a prompt has the keys {sorted(prompt)}; it must have exactly one of {', '.join(_FORMS)} "
-        "(with messages also tools, chat_template_kwargs)"
+        "(with messages also tools, chat_template_kwargs; with any of them routed_experts)"
     )
 
 
@@ -86,6 +92,19 @@ def to_ids(ids: object) -> list[int]:
         return [index(value) for value in values]
     except TypeError as error:
         raise BadInputError(f"a prompt is {str(ids)[:80]!r}; it must be text, token ids or a mapping") from error
+
+
+def to_routes(routes: Any) -> Any:
+    """Routes as the native engine takes them: a dense array of numpy, on the CPU; None for None."""
+    if routes is None:
+        return None
+    import numpy
+
+    values = routes.detach().cpu().numpy() if hasattr(routes, "detach") else routes
+    try:
+        return numpy.ascontiguousarray(values)
+    except ValueError as error:
+        raise BadInputError(f"routed_experts: {error}") from error
 
 
 def _from_mapping(key: str, prompt: Mapping[str, Any]) -> PromptWords:

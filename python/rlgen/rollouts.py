@@ -45,7 +45,8 @@ class Rollout:
 
     `logprobs[i]` is the log-probability of `token_ids[i]` in the sense of `logprobs_mode`, exact as
     a float32. Lists over positions hold (token id, log-probability) pairs, best first. `text` is None
-    where the model has no tokenizer.
+    where the model has no tokenizer. `routed_experts`, where routes were recorded, is the text that
+    `rlgen.generation.routed_experts.decode_routed_experts` reads, or nested lists.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Rollout:
     top_logprobs: list[list[tuple[int, float]]] | None = None
     prompt_logprobs: list[float | None] | None = None
     prompt_top_logprobs: list[list[tuple[int, float]] | None] | None = None
+    routed_experts: str | list[list[list[int]]] | None = None
 
     @property
     def failed(self) -> bool:

@@ -46,6 +46,8 @@ class SamplingParams:
     prompt_logprobs: the same over the prompt, always in the mode `raw`.
     logprobs_mode: `processed` (after every filter, renormalised), `tempered` (logits over temperature) or
         `raw` (logits as they are); None for what the `LLM` was made with.
+    routed_experts_prompt_start: where the engine records routes, those of earlier tokens are not
+        returned; at most the length of the prompt.
     output_prefix_len: that many trailing ids of the prompt are earlier output; the same seed goes on with
         the same draws.
     detokenize: False leaves `text` empty.
@@ -77,6 +79,7 @@ class SamplingParams:
     logprobs_mode: LogprobsMode | None = None
     bad_words_ids: Sequence[Sequence[int]] | None = None
     output_prefix_len: int = 0
+    routed_experts_prompt_start: int = 0
 
     def to_json(self, logprobs_mode: LogprobsMode = "processed") -> str:
         """The parameters as the engine reads them; `logprobs_mode` holds where none was set."""

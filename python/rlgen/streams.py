@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from rlgen import _native
 from rlgen.engine import Engine, Prepared
 from rlgen.errors import RlgenError, WrongStateError
-from rlgen.outputs import CompletionOutput, RequestOutput, position_logprobs, prompt_logprobs_of
+from rlgen.outputs import (
+    CompletionOutput,
+    RequestOutput,
+    join_routes,
+    position_logprobs,
+    prompt_logprobs_of,
+    routes_of,
+)
 from rlgen.rollouts import VersionSpan
 from rlgen.sampling import RequestOutputKind
 
@@ -28,6 +36,7 @@ class Stream:
         self._news = asyncio.Event()
         mode = prepared.sampling["logprobs_mode"]
         self._samples = [CompletionOutput(index=index, logprobs_mode=mode) for index in range(prepared.native.n)]
+        self._routes: list[list[Any]] = [[] for _ in self._samples]  # as they came, joined where they are shown
         self._cached: int | None = None
 
     @property
@@ -63,7 +72,13 @@ class Stream:
             return self._output(_merge(news)) if news else None
         if kind is RequestOutputKind.FINAL_ONLY and not self.finished:
             return None
-        return self._output([_copy(sample) for sample in self._samples])
+        return self._output([_copy(sample, self._joined_routes(sample.index)) for sample in self._samples])
+
+    def _joined_routes(self, index: int) -> Any:
+        parts = self._routes[index]
+        if len(parts) > 1:
+            self._routes[index] = parts = [join_routes(parts)]
+        return parts[0] if parts else None
 
     def _take(self, piece: _native.Piece) -> CompletionOutput:
         """Adds a piece to its sample and returns what it added."""
@@ -79,7 +94,10 @@ class Stream:
             weight_versions=_spans(piece.versions, len(sample.token_ids)),
             seed=self.prepared.native.seed,
             numerics=self._engine.info["numerics"],
+            routed_experts=routes_of(piece),
         )
+        if delta.routed_experts is not None and self.prepared.params.output_kind is not RequestOutputKind.DELTA:
+            self._routes[piece.sample].append(delta.routed_experts)
         if self.prepared.params.logprobs is not None:
             delta.logprobs = position_logprobs(token_ids, logprobs, piece.top_logprobs, self._engine.token_text)
         if piece.rollout is not None:
@@ -218,13 +236,20 @@ def _merge(news: list[CompletionOutput]) -> list[CompletionOutput]:
     for delta in news:
         if delta.index in merged:
             _extend(merged[delta.index], delta)
+            _extend_routes(merged[delta.index], delta)
         else:
             merged[delta.index] = delta
     return [merged[index] for index in sorted(merged)]
 
 
-def _copy(sample: CompletionOutput) -> CompletionOutput:
-    """`sample` with lists of its own."""
+def _extend_routes(sample: CompletionOutput, delta: CompletionOutput) -> None:
+    """Appends the routes of `delta` to those of `sample`."""
+    parts = [part for part in (sample.routed_experts, delta.routed_experts) if part is not None]
+    sample.routed_experts = join_routes(parts) if parts else None
+
+
+def _copy(sample: CompletionOutput, routed_experts: Any) -> CompletionOutput:
+    """`sample` with lists of its own, and these routes."""
     return CompletionOutput(
         index=sample.index,
         text=sample.text,
@@ -240,4 +265,5 @@ def _copy(sample: CompletionOutput) -> CompletionOutput:
         seed=sample.seed,
         numerics=sample.numerics,
         error=sample.error,
+        routed_experts=routed_experts,
     )

@@ -204,5 +204,46 @@ TEST_F(GenerateBatch, ARowThatFailsIsNamed) {
               HasSubstr("row 1"));
 }
 
+// Routes of two experts of one layer for all tokens but the last, for row 1 for the first alone.
+EventBatch two_tokens_with_routes(const SequenceRequest& request) {
+  EventBatch events = two_tokens(request);
+  const size_t rows = request.prompt_token_ids[0] == 4 ? 1 : request.prompt_token_ids.size() + 1;
+  events[1].routes = empty_route_span({.layers = 1, .top_k = 2, .experts = 8}, 0);
+  for (size_t i = 0; i < rows; ++i) {
+    events[1].routes.ids.insert(events[1].routes.ids.end(), {std::byte{7}, std::byte{5}});
+  }
+  return events;
+}
+
+TEST_F(GenerateBatch, T13_FB239_RoutesGoIntoTheBatchAndMissingOnesAreTold) {
+  state_->info.routes = {.layers = 1, .top_k = 2, .experts = 8};
+  state_->script = two_tokens_with_routes;
+  std::vector<std::string> said;
+  GenerationOptions options;
+  options.log = [&said](LogLevel, std::string_view message) { said.emplace_back(message); };
+  auto generation = start(std::move(options));
+  const PromptRows rows = rows_of({{1, 2, 3}, {4, 5}, std::vector<int64_t>(16, 6)}, 16);
+  const auto batch = generate_batch(*generation, rows.datum(), config_of(), {});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->routed_experts.shape(), (Shape{3, 16, 1, 2}));
+  EXPECT_EQ(batch->routed_experts.dtype(), DType::kInt8);
+  EXPECT_THAT(*read_integers(batch->r3_routed_experts_expected_routes.view()),
+              ElementsAre(4, 3, 15));
+  EXPECT_THAT(*read_integers(batch->r3_routed_experts_actual_routes.view()), ElementsAre(4, 1, 0));
+  EXPECT_THAT(*read_integers(batch->r3_routed_experts_missing_routes.view()),
+              ElementsAre(0, 2, 15));
+  const std::vector<int64_t> ids = *read_integers(batch->routed_experts.view());
+  const auto row = [&](size_t sample, size_t place) {
+    const size_t at = (sample * 16 + place) * 2;
+    return std::vector<int64_t>(ids.begin() + ptrdiff_t(at), ids.begin() + ptrdiff_t(at) + 2);
+  };
+  EXPECT_THAT(row(0, 3), ElementsAre(7, 5));
+  EXPECT_THAT(row(0, 4), ElementsAre(0, 1));
+  EXPECT_THAT(row(1, 1), ElementsAre(-1, -1));
+  EXPECT_THAT(row(1, 15), ElementsAre(0, 1));
+  ASSERT_EQ(said.size(), 1);
+  EXPECT_THAT(said[0], HasSubstr("R3 router replay fallback: 2 of 3 samples lack 17 of 22 routes"));
+}
+
 }  // namespace
 }  // namespace rlgen::generation

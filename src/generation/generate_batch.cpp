@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "contract/batch/output_batch.h"
+#include "contract/batch/route_columns.h"
 #include "contract/rollout_sink.h"
 #include "generation/batch_run.h"
 #include "generation/datum_requests.h"
@@ -32,13 +33,14 @@ class RowSink final : public RolloutSink {
 };
 
 // What becomes of a prompt that fills the context, or more.
-Rollout without_room(GenerationRequest request, const NumericsId& numerics) {
+Rollout without_room(GenerationRequest request, const ShardInfo& info) {
   Rollout rollout{.id = std::move(request.id)};
   rollout.prompt_token_ids = std::move(request.prompt_token_ids);
   rollout.finish = {.reason = FinishReason::kLength, .context_full = true};
   rollout.sampling = std::move(request.sampling);
   if (!rollout.sampling.seed) rollout.sampling.seed = draw_seed();
-  rollout.numerics = numerics.to_string();
+  rollout.numerics = info.numerics.to_string();
+  rollout.routes = empty_route_span(info.routes, 0);
   return rollout;
 }
 
@@ -64,7 +66,7 @@ StatusOr<GenerationOutputSpec> generate_batch(Generation& generation,
         request.sampling.max_tokens = room;
         return NextRequest{.request = std::move(request)};
       }
-      RLGEN_RETURN_IF_ERROR(sink.accept(without_room(std::move(request), info.numerics)));
+      RLGEN_RETURN_IF_ERROR(sink.accept(without_room(std::move(request), info)));
     }
     return NextRequest{.request = std::nullopt, .ended = true};
   };
@@ -75,10 +77,14 @@ StatusOr<GenerationOutputSpec> generate_batch(Generation& generation,
   job.max_in_flight = std::max<int64_t>(1, static_cast<int64_t>(requests.size()));
   job.interrupted = std::move(interrupted);
   RLGEN_RETURN_IF_ERROR(run_batch(generation, job));
-  return make_output_batch(sink.rollouts(), {.pad_token_id = *config.pad_token_id,
-                                             .prompt_width = data.input_ids.shape[1],
-                                             .id_type = data.input_ids.dtype,
-                                             .logprobs_mode = config.rlgen_cfg.logprobs_mode});
+  auto batch = make_output_batch(sink.rollouts(), {.pad_token_id = *config.pad_token_id,
+                                                   .prompt_width = data.input_ids.shape[1],
+                                                   .id_type = data.input_ids.dtype,
+                                                   .logprobs_mode = config.rlgen_cfg.logprobs_mode,
+                                                   .routes = info.routes});
+  const std::string fallback = batch.ok() ? route_fallback_warning(*batch) : std::string();
+  if (!fallback.empty()) write_log(generation.log(), LogLevel::kWarning, fallback);
+  return batch;
 }
 
 }  // namespace rlgen::generation

@@ -79,8 +79,16 @@ RlgenGeneration::~RlgenGeneration() {
 }
 
 Status RlgenGeneration::validate_settings(const json& master_config) {
-  RLGEN_RETURN_IF_ERROR(
-      read_generation_config(value_at_key(master_config, "policy.generation")).status());
+  RLGEN_ASSIGN_OR_RETURN(const GenerationConfig config,
+                         read_generation_config(value_at_key(master_config, "policy.generation")));
+  const json replay = value_at_key(master_config, kRouterReplaySetting);
+  if (!replay.is_null() && replay != false &&
+      !config.rlgen_cfg.shard.enable_return_routed_experts) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} needs the routes of the rollouts; set "
+                    "policy.generation.rlgen_cfg.enable_return_routed_experts to true",
+                    kRouterReplaySetting));
+  }
   for (const std::string_view key : kRefusedSettings) {
     const json value = value_at_key(master_config, key);
     if (value.is_null() || value == false) continue;

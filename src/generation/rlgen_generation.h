@@ -37,11 +37,11 @@ struct RlgenGenerationParts {
   IpcWeights ipc;                       // empty: update_weights_via_ipc_zmq is kFailedPrecondition
 };
 
-// What this backend lacks, as switches of a trainer's whole configuration: router replay, token
-// capture, fleet health.
-inline constexpr std::array<std::string_view, 3> kRefusedSettings = {
-    "policy.router_replay.enabled", "token_capture.enabled",
-    "async_rl.generation_fleet_health.enabled"};
+// The switch of a trainer's whole configuration that needs rollouts with their routes.
+inline constexpr std::string_view kRouterReplaySetting = "policy.router_replay.enabled";
+// What this backend lacks, likewise: token capture, fleet health.
+inline constexpr std::array<std::string_view, 2> kRefusedSettings = {
+    "token_capture.enabled", "async_rl.generation_fleet_health.enabled"};
 
 // The backend "rlgen" over the shards that a configuration asks for. Thread-safe. What is pending
 // may outlive it and keeps the shards; its last holder waits for it.
@@ -58,8 +58,9 @@ class RlgenGeneration final : public GenerationInterface {
   ~RlgenGeneration() override;
 
   // Reads policy.generation of a trainer's whole configuration as read_generation_config does and
-  // refuses each of kRefusedSettings that is neither null nor false (kUnimplemented). Nothing else
-  // of the configuration is looked at.
+  // refuses each of kRefusedSettings that is neither null nor false (kUnimplemented), and
+  // kRouterReplaySetting where the shards do not record routes (kInvalidArgument). Nothing else of
+  // the configuration is looked at.
   static Status validate_settings(const nlohmann::json& master_config);
 
   // As it is in force.

@@ -309,8 +309,8 @@ TEST_F(RlgenGenerationTest, SamplesAreTakenMeanwhile) {
 TEST(RlgenSettings, WhatTheBackendLacksIsRefusedBeforeAnythingIsBuilt) {
   json master{{"policy", {{"generation", section_of_backend()}}}};
   EXPECT_TRUE(RlgenGeneration::validate_settings(master).ok());
-  for (const std::string key : {"policy.router_replay.enabled", "token_capture.enabled",
-                                "async_rl.generation_fleet_health.enabled"}) {
+  for (const std::string key :
+       {"token_capture.enabled", "async_rl.generation_fleet_health.enabled"}) {
     std::string pointer = "/" + key;
     std::replace(pointer.begin(), pointer.end(), '.', '/');
     json with = master;
@@ -325,6 +325,17 @@ TEST(RlgenSettings, WhatTheBackendLacksIsRefusedBeforeAnythingIsBuilt) {
   EXPECT_THAT(message_of(RlgenGeneration::validate_settings(master)),
               HasSubstr("policy.generation.top_k"));
   EXPECT_FALSE(RlgenGeneration::validate_settings(json::object()).ok());
+}
+
+TEST(RlgenSettings, FB237_RouterReplayNeedsRecordedRoutes) {
+  json master{{"policy", {{"generation", section_of_backend()}}}};
+  master["policy"]["router_replay"] = {{"enabled", true}};
+  const Status refused = RlgenGeneration::validate_settings(master);
+  EXPECT_EQ(error_kind(refused), ErrorKind::kValueError);
+  EXPECT_THAT(message_of(refused), AllOf(HasSubstr("policy.router_replay.enabled"),
+                                         HasSubstr("rlgen_cfg.enable_return_routed_experts")));
+  master["policy"]["generation"]["rlgen_cfg"] = {{"enable_return_routed_experts", true}};
+  EXPECT_TRUE(RlgenGeneration::validate_settings(master).ok());
 }
 
 }  // namespace

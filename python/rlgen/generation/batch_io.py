@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from rlgen.generation import arrays
 from rlgen.generation.batched_data_dict import is_batch
 from rlgen.generation.interfaces import GenerationSamplingParams
 from rlgen.generation.padding import verify_right_padding
-from rlgen.sampling import SamplingParams
+from rlgen.sampling import RequestOutputKind, SamplingParams
 
 _MEDIA_KEYS = ("vllm_content", "vllm_images", "vllm_audios", "vllm_videos")
 _SEED_LIMIT = 2**53
+_log = logging.getLogger("rlgen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class BatchReader:
         if len(ids) < self._engine.info["max_model_len"]:
             return Row(self._engine.prepare(ids, params, str(place)))
         seed = secrets.randbelow(_SEED_LIMIT)
-        return Row(None, _native.full_row(ids, params.to_json(), seed))
+        return Row(None, self._engine.native.full_row(ids, params.to_json(), seed))
 
     def _params(
         self,
@@ -117,6 +119,7 @@ class BatchReader:
             max_tokens=settings.max_new_tokens,
             include_stop_str_in_output=True,
             logprobs_mode=settings.logprobs_mode,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
 
@@ -140,11 +143,15 @@ def _stop_list(own: Any, place: int) -> list[str]:
 
 
 def write_batch(
-    data: Any, rollouts: Sequence[_native.Rollout], settings: _native.GenerationSettings, prompt_width: int
+    data: Any,
+    rollouts: Sequence[_native.Rollout],
+    engine: Engine,
+    settings: _native.GenerationSettings,
+    prompt_width: int,
 ) -> Any:
     """The results as a batch of the class of `data`, with arrays of the kind of its `input_ids`.
 
-    Raises the error of the first row that failed.
+    Routes that are missing are a warning in the log. Raises the error of the first row that failed.
     """
     ids = data["input_ids"]
     for row, rollout in enumerate(rollouts):
@@ -152,9 +159,11 @@ def write_batch(
             error: Any = rollout.error
             error.args = (f"row {row}: {error}",)
             raise error
-    columns = _native.lay_out(
+    columns, fallback = engine.native.lay_out(
         list(rollouts), settings.pad_token_id or 0, prompt_width, _type_name(ids), settings.logprobs_mode
     )
+    if fallback:
+        _log.warning("%s", fallback)
     batch = type(data)()
     for key, column in columns.items():
         batch[key] = arrays.like(ids, *column) if isinstance(column, tuple) else column

@@ -69,7 +69,7 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         capture and fleet health. Raises BadInputError or UnsupportedError with the dotted key.
         """
         read: dict[str, Any] = {}
-        for dotted in ("policy.generation", *_native.refused_settings()):
+        for dotted in ("policy.generation", *_native.settings_to_validate()):
             *folders, name = dotted.split(".")
             place = read
             for folder in folders:
@@ -105,7 +105,8 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         own, beside the configured ones) and `seeds`. greedy: the largest logit each time. sampling: the
         profile, that of training unless given.
 
-        The result has the keys of GenerationOutputSpec, and weight_versions [B, T] int64 (-1 over prompt
+        The result has the keys of GenerationOutputSpec (the four of routes where `rlgen_cfg` has
+        enable_return_routed_experts), and weight_versions [B, T] int64 (-1 over prompt
         and padding), seeds [B], finish_reasons, logprobs_mode and context_full [B]. max_new_tokens is cut to
         the room that a prompt leaves; without room a row has no token, truncated is False and context_full
         True. Raises PreconditionError (an AssertionError) for what is no such batch, BadInputError for
@@ -113,7 +114,7 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         """
         rows = self._reader.token_rows(data, greedy, sampling)
         width = int(data["input_ids"].shape[1]) if rows else 0
-        return cast(Batch, write_batch(data, self._run(rows), self._settings, width))
+        return cast(Batch, write_batch(data, self._run(rows), self._engine, self._settings, width))
 
     async def generate_async(
         self,
@@ -131,7 +132,7 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
         _check_single(len(rows))
         for row in rows:
             rollout, _ = await self._stream(row)
-            output = write_batch(data, [rollout], self._settings, len(rollout.prompt_token_ids))
+            output = write_batch(data, [rollout], self._engine, self._settings, len(rollout.prompt_token_ids))
             yield 0, cast(Batch, _with_leader(output, rollout))
 
     def generate_text(

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "contract/routes/route_rows.h"
+#include "contract/batch/route_columns.h"
 
 namespace rlgen {
 namespace {
@@ -92,54 +92,10 @@ void lay_out_rows(std::span<const Rollout> rollouts, GenerationOutputSpec* batch
   batch->context_full = HostTensor::of(context_full);
 }
 
-Status lay_out_all_routes(std::span<const Rollout> rollouts, const OutputLayout& layout,
-                          int64_t width, std::span<const TensorView> routes,
-                          GenerationOutputSpec* batch) {
-  if (routes.size() != rollouts.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("routed_experts are given for {} of {} rows", routes.size(), rollouts.size()));
-  }
-  std::vector<int64_t> missing;
-  std::vector<int64_t> expected;
-  std::vector<int64_t> actual;
-  for (size_t row = 0; row < rollouts.size(); ++row) {
-    const RouteLayout row_layout{.valid_length = length_of(rollouts[row]),
-                                 .padded_length = width,
-                                 .dtype = layout.routes_type};
-    RouteCounts counts;
-    const auto laid_out = lay_out_routes(routes[row], row_layout, &counts);
-    if (!laid_out.ok()) return annotate(laid_out.status(), fmt::format("row {}", row));
-    const Shape& shape = laid_out->shape();
-    if (row == 0) {
-      batch->routed_experts =
-          HostTensor(layout.routes_type,
-                     Shape{static_cast<int64_t>(rollouts.size()), shape[0], shape[1], shape[2]});
-    }
-    const Shape& all = batch->routed_experts.shape();
-    if (shape[1] != all[2] || shape[2] != all[3]) {
-      return absl::InvalidArgumentError(
-          fmt::format("row {}: routed_experts has {} layers and top-{}, row 0 has {} and top-{}",
-                      row, shape[1], shape[2], all[2], all[3]));
-    }
-    const auto bytes = laid_out->bytes();
-    std::copy(bytes.begin(), bytes.end(),
-              batch->routed_experts.bytes().begin() +
-                  static_cast<int64_t>(row) * static_cast<int64_t>(bytes.size()));
-    missing.push_back(counts.missing);
-    expected.push_back(counts.expected);
-    actual.push_back(counts.actual);
-  }
-  batch->r3_routed_experts_missing_routes = HostTensor::of(missing);
-  batch->r3_routed_experts_expected_routes = HostTensor::of(expected);
-  batch->r3_routed_experts_actual_routes = HostTensor::of(actual);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 StatusOr<GenerationOutputSpec> make_output_batch(std::span<const Rollout> rollouts,
-                                                 const OutputLayout& layout,
-                                                 std::span<const TensorView> routes) {
+                                                 const OutputLayout& layout) {
   RLGEN_RETURN_IF_ERROR(check_rollouts(rollouts));
   const int64_t width = width_of(rollouts, layout);
   GenerationOutputSpec batch;
@@ -147,8 +103,8 @@ StatusOr<GenerationOutputSpec> make_output_batch(std::span<const Rollout> rollou
   lay_out_tokens(rollouts, width, &batch);
   lay_out_rows(rollouts, &batch);
   batch.logprobs_mode = logprobs_mode_name(layout.logprobs_mode);
-  if (!routes.empty()) {
-    RLGEN_RETURN_IF_ERROR(lay_out_all_routes(rollouts, layout, width, routes, &batch));
+  if (layout.routes.recorded()) {
+    RLGEN_RETURN_IF_ERROR(lay_out_route_columns(rollouts, layout.routes, width, &batch));
   }
   return batch;
 }

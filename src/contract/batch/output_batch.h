@@ -19,17 +19,15 @@ struct OutputLayout {
   int64_t prompt_width = 0;       // P; T is not below it
   DType id_type = DType::kInt64;  // of input_ids
   LogprobsMode logprobs_mode = LogprobsMode::kProcessed;
-  DType routes_type = DType::kInt16;  // see resolve_routed_experts_dtype
+  RouteFacts routes;  // recorded: the batch has their four columns
 };
 
 // The batch of `rollouts`, a row each, in order; without rollouts tensors of shape [0, 0] and [0].
-// `routes` are those of the rows ([rows, layers, top-k], see lay_out_routes), or empty. Errors:
-// that of a rollout which failed, with its row; kInvalidArgument for a token or pad id that id_type
-// cannot hold, for routes of differing layers or top-k, and those of lay_out_routes; kDataLoss for
-// a log-probability that is not finite.
+// Errors: that of a rollout which failed, with its row; kInvalidArgument for a token or pad id that
+// id_type cannot hold; kDataLoss for a log-probability that is not finite; those of
+// lay_out_route_columns.
 StatusOr<GenerationOutputSpec> make_output_batch(std::span<const Rollout> rollouts,
-                                                 const OutputLayout& layout,
-                                                 std::span<const TensorView> routes = {});
+                                                 const OutputLayout& layout);
 
 // One batch of the shards' batches, rows in order of the shards, every row as wide as the widest.
 // output_ids are filled up with `pad_token_id`, weight_versions with -1, routed_experts with the

@@ -115,33 +115,6 @@ TEST(OutputBatch, AFailedRowFailsTheBatchByName) {
   EXPECT_TRUE(absl::IsDataLoss(make_output_batch(std::vector{nan}, kPadNine).status()));
 }
 
-// Rows of two layers and two experts, all (layer, 5).
-HostTensor some_routes(int64_t rows) {
-  HostTensor routes(DType::kInt16, Shape{rows, 2, 2});
-  for (int64_t i = 0; i < rows * 4; ++i) {
-    routes.as<int16_t>()[i] = static_cast<int16_t>(i % 2 == 0 ? i / 2 % 2 : 5);
-  }
-  return routes;
-}
-
-TEST(OutputBatch, T13_RoutesAreLaidOutRowByRowAndCounted) {
-  const std::vector<Rollout> rollouts{rollout({1, 2}, {3}), rollout({1}, {2})};
-  const HostTensor two = some_routes(2);
-  const HostTensor none = some_routes(0);
-  const std::vector<TensorView> routes{two.view(), none.view()};
-  const auto batch = make_output_batch(rollouts, {.prompt_width = 2}, routes);
-  ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_EQ(batch->routed_experts.shape(), (Shape{2, 3, 2, 2}));
-  EXPECT_THAT(numbers(batch->routed_experts), ElementsAre(0, 5, 1, 5, 0, 5, 1, 5, 0, 1, 0, 1,  //
-                                                          -1, -1, -1, -1, 0, 1, 0, 1, 0, 1, 0, 1));
-  EXPECT_THAT(numbers(batch->r3_routed_experts_expected_routes), ElementsAre(2, 1));
-  EXPECT_THAT(numbers(batch->r3_routed_experts_actual_routes), ElementsAre(2, 0));
-  EXPECT_THAT(numbers(batch->r3_routed_experts_missing_routes), ElementsAre(0, 1));
-  EXPECT_FALSE(make_output_batch(rollouts, {}, std::vector{two.view()}).ok());
-  const HostTensor narrow(DType::kInt16, Shape{1, 1, 2});
-  EXPECT_FALSE(make_output_batch(rollouts, {}, std::vector{two.view(), narrow.view()}).ok());
-}
-
 TEST(MergeOutput, T4_RowsKeepTheirOrderAndAreFilledUp) {
   const auto merged =
       merge_output_batches(std::vector{batch_of({rollout({1, 2, 3}, {5}), rollout({4}, {6, 7})}),
@@ -173,9 +146,13 @@ TEST(MergeOutput, T4_EmptyShardsCountForNothing) {
 }
 
 TEST(MergeOutput, T4_RoutesAreFilledUpWithTheDummy) {
-  const auto with_routes = [](const Rollout& row) {
-    const HostTensor routes(DType::kInt16, Shape{1, 1, 3});
-    return *make_output_batch(std::vector{row}, {}, std::vector{routes.view()});
+  const auto with_routes = [](Rollout row) {
+    const RouteFacts facts{.layers = 1, .top_k = 3, .experts = 3};
+    row.routes = empty_route_span(facts, 0);
+    row.routes.ids.resize(3);
+    OutputLayout layout;
+    layout.routes = facts;
+    return *make_output_batch(std::vector{row}, layout);
   };
   const auto merged = merge_output_batches(
       std::vector{with_routes(rollout({1}, {2})), with_routes(rollout({1}, {2, 3}))}, 0);

@@ -55,7 +55,10 @@ StatusOr<HostTensor> lay_out_routes(const TensorView& delivered, const RouteLayo
   RLGEN_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, read_integers(delivered));
   RLGEN_RETURN_IF_ERROR(check_route_ids(ids, delivered.shape[2]));
   const int64_t actual = delivered.shape[0];
-  *counts = {expected, actual, std::max<int64_t>(expected - actual, 0)};
+  *counts = {.expected = expected,
+             .actual = actual,
+             .missing = std::max<int64_t>(expected - actual, 0),
+             .surplus = std::max<int64_t>(actual - (expected + 1), 0)};
 
   const int64_t layers = delivered.shape[1];
   const int64_t top_k = delivered.shape[2];

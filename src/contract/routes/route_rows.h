@@ -9,11 +9,13 @@
 
 namespace rlgen {
 
-// How many routes of one sample there should be, were delivered, and are not there.
+// How many routes of one sample there should be, were delivered, are not there, and are there
+// beyond the one that is tolerated.
 struct RouteCounts {
   int64_t expected = 0;
   int64_t actual = 0;
   int64_t missing = 0;
+  int64_t surplus = 0;
 
   bool operator==(const RouteCounts&) const = default;
 };

@@ -49,6 +49,7 @@ TEST(RouteRows, T13_MoreSurplusRowsAreRefused) {
   RouteLayout lenient = kFiveOfSix;
   lenient.must_be_complete = false;
   EXPECT_TRUE(lay_out_routes(delivered(6).view(), lenient, &counts).ok());
+  EXPECT_EQ(counts, (RouteCounts{.expected = 4, .actual = 6, .missing = 0, .surplus = 1}));
 }
 
 TEST(RouteRows, T13_AnIdThatDoesNotFitIsRefused) {

@@ -39,6 +39,7 @@ struct RawOptions {
   std::string log_level = "info";
   std::string generation_config = "none";
   std::string prompt;
+  std::string routes_format = "base64";
   std::deque<RawSampling> sampling;
 };
 
@@ -120,6 +121,27 @@ StatusOr<LogprobsMode> read_logprobs_mode(const std::string& name) {
                                  generation::json_quoted(name)));
 }
 
+void add_route_options(CLI::App* app, ShardSpec* spec) {
+  app->add_flag("--enable-return-routed-experts", spec->enable_return_routed_experts,
+                "record which experts each token used");
+  app->add_option("--routed-experts-layers", spec->routed_experts_layers,
+                  "layers of these routes: moe (those with experts) or all")
+      ->capture_default_str();
+}
+
+void add_routes_format(CLI::App* app, RawOptions* raw) {
+  app->add_option("--routed-experts-format", raw->routes_format,
+                  "how lines write routes: base64 (one text) or list (nested lists, large)")
+      ->capture_default_str();
+}
+
+StatusOr<generation::RouteFormat> read_routes_format(const std::string& name) {
+  if (name == "base64") return generation::RouteFormat::kBase64;
+  if (name == "list") return generation::RouteFormat::kList;
+  return usage_error(fmt::format("--routed-experts-format is {}; it must be base64 or list",
+                                 generation::json_quoted(name)));
+}
+
 void add_log_option(CLI::App* app, RawOptions* raw) {
   app->add_option("--log-level", raw->log_level, "debug, info, warning or error")
       ->capture_default_str();
@@ -158,6 +180,8 @@ void add_generate(CLI::App* app, GenerateOptions* options, RawOptions* raw) {
   add_whole_number(
       app, {"--seed", "seed of the run, from which every prompt's follows (drawn and stored)"},
       kSeedRange, [options](int64_t seed) { options->seed = seed; });
+  add_route_options(app, &options->engine.spec);
+  add_routes_format(app, raw);
   add_sampling_options(app, raw);
 }
 
@@ -172,6 +196,10 @@ void add_score(CLI::App* app, ScoreOptions* options, RawOptions* raw) {
   app->add_flag("--overwrite", options->overwrite, "replace an output file that exists");
   app->add_option("--logprobs-mode", raw->logprobs_mode,
                   "raw, tempered or processed (each line's own)");
+  app->add_flag("--replay-routed-experts", options->replay_routes,
+                "use the experts that each line names in routed_experts");
+  add_route_options(app, &options->engine.spec);
+  add_routes_format(app, raw);
 }
 
 void add_inspect(CLI::App* app, InspectOptions* options) {
@@ -184,6 +212,7 @@ void add_inspect(CLI::App* app, InspectOptions* options) {
 void add_bench(CLI::App* app, BenchOptions* options) {
   options->engine.spec.max_num_seqs = 128;  // the largest batch of the rows
   add_engine_options(app, &options->engine);
+  add_route_options(app, &options->engine.spec);
   app->add_option("--rows", options->rows,
                   "rows to measure, separated by commas, * and ? as in file names (all)")
       ->delimiter(',');
@@ -250,6 +279,9 @@ Status check_generate(const CLI::App& app, const RawOptions& raw, GenerateOption
     return usage_error(fmt::format("--generation-config is \"{}\"; it must be none or model",
                                    raw.generation_config));
   }
+  if (options->engine.spec.enable_return_routed_experts && options->output.empty()) {
+    return usage_error("--enable-return-routed-experts belongs to --output: routes go into a file");
+  }
   RLGEN_ASSIGN_OR_RETURN(options->sampling, read_sampling(raw));
   return check_given_sampling(*options);
 }
@@ -292,13 +324,13 @@ struct Program {
     if (app.got_subcommand("generate")) {
       RLGEN_RETURN_IF_ERROR(
           check_generate(*app.get_subcommand("generate"), generate_raw, &generate));
-      return finish(generate, generate_raw);
+      return finish(generate, generate_raw, *app.get_subcommand("generate"));
     }
     if (app.got_subcommand("score")) {
       if (app.get_subcommand("score")->count("--logprobs-mode") > 0) {
         RLGEN_ASSIGN_OR_RETURN(score.logprobs_mode, read_logprobs_mode(score_raw.logprobs_mode));
       }
-      return finish(score, score_raw);
+      return finish(score, score_raw, *app.get_subcommand("score"));
     }
     if (app.got_subcommand("inspect")) {
       if (inspect.checksums && !inspect.tensors) {
@@ -315,7 +347,12 @@ struct Program {
   }
 
   template <typename Options>
-  static StatusOr<Command> finish(Options options, const RawOptions& raw) {
+  static StatusOr<Command> finish(Options options, const RawOptions& raw, const CLI::App& app) {
+    RLGEN_ASSIGN_OR_RETURN(options.routes_format, read_routes_format(raw.routes_format));
+    if (app.count("--routed-experts-format") > 0 &&
+        !options.engine.spec.enable_return_routed_experts) {
+      return usage_error("--routed-experts-format belongs to --enable-return-routed-experts");
+    }
     RLGEN_ASSIGN_OR_RETURN(options.engine.log_level, read_log_level(raw.log_level));
     return Command(std::move(options));
   }

@@ -41,6 +41,30 @@ TEST(CommandLine, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(sampling_of(""), expected);
 }
 
+TEST(CommandLine, RoutesAndHowTheyAreWritten) {
+  const auto plain = parse<ScoreOptions>("score --model m --input i --output o");
+  EXPECT_FALSE(plain.engine.spec.enable_return_routed_experts);
+  EXPECT_FALSE(plain.replay_routes);
+  const auto generate = parse<GenerateOptions>(
+      "generate --model m --prompts p --output o --enable-return-routed-experts "
+      "--routed-experts-layers all --routed-experts-format list --routed-experts-prompt-start 3");
+  EXPECT_TRUE(generate.engine.spec.enable_return_routed_experts);
+  EXPECT_EQ(generate.engine.spec.routed_experts_layers, "all");
+  EXPECT_EQ(generate.routes_format, generation::RouteFormat::kList);
+  EXPECT_EQ(apply_sampling({}, generate.sampling)->routed_experts_prompt_start, 3);
+  const auto score =
+      parse<ScoreOptions>("score --model m --input i --output o --replay-routed-experts");
+  EXPECT_TRUE(score.replay_routes);
+  EXPECT_EQ(score.routes_format, generation::RouteFormat::kBase64);
+  EXPECT_THAT(error_of("score --model m --input i --output o --enable-return-routed-experts "
+                       "--routed-experts-format json"),
+              HasSubstr("must be base64 or list"));
+  EXPECT_THAT(error_of("score --model m --input i --output o --routed-experts-format list"),
+              HasSubstr("belongs to --enable-return-routed-experts"));
+  EXPECT_THAT(error_of("generate --model m --prompt hi --enable-return-routed-experts"),
+              HasSubstr("--enable-return-routed-experts belongs to --output"));
+}
+
 TEST(CommandLine, EngineOptions) {
   const auto options = parse<ScoreOptions>(
       "score --model m --input i --output o --threads 2 --isa avx2 --dtype bfloat16 "
@@ -120,6 +144,7 @@ TEST(CommandLine, NoSamplingOptionIsAcceptedAndIgnored) {
                                                           {"--bad-words", "x"},
                                                           {"--logprobs", "3"},
                                                           {"--prompt-logprobs", "0"},
+                                                          {"--routed-experts-prompt-start", "3"},
                                                           {"--logprobs-mode", "raw"}};
   for (const SamplingOption& option : sampling_options()) {
     ASSERT_TRUE(values.contains(option.name)) << option.name;

@@ -52,6 +52,13 @@ Status FileRun::choose_seed() {
         fmt::format("cannot resume: the output file was made with --seed {}, not {}", *earlier,
                     *options_.seed));
   }
+  const bool recorded = session_.generation->info().routes.recorded();
+  if (const auto there = finished_.have_routes(); there && *there != recorded) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot resume: the output file was made {} --enable-return-routed-experts",
+                    *there ? "with" : "without"));
+  }
+  facts_.routes = options_.routes_format;
   facts_.seed = earlier ? *earlier : options_.seed ? *options_.seed : generation::draw_seed();
   facts_.has_text = session_.text != nullptr;
   return absl::OkStatus();
@@ -119,6 +126,7 @@ StatusOr<std::optional<GenerationRequest>> FileRun::read_prompt(const LineReader
     if (ids.ok()) request.prompt_token_ids = *std::move(ids);
   }
   request.sampling = std::move(parsed->sampling);
+  request.routed_experts = std::move(parsed->routed_experts);
   if (!request.sampling.seed) {
     request.sampling.seed = generation::line_seed(facts_.seed, request.id);
   }

@@ -18,6 +18,8 @@ constexpr std::array kNames = {
     OptionName{"max_num_seqs", "--max-num-seqs"},
     OptionName{"max_num_batched_tokens", "--max-num-batched-tokens"},
     OptionName{"max_model_len", "--max-model-len"},
+    OptionName{"enable_return_routed_experts", "--enable-return-routed-experts"},
+    OptionName{"routed_experts_layers", "--routed-experts-layers"},
 };
 
 // Words of their own in other messages; theirs begin with them.

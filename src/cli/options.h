@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "contract/sampling_params.h"
 #include "contract/shard.h"
+#include "generation/rollout_line.h"
 
 namespace rlgen::cli {
 
@@ -42,6 +43,7 @@ struct GenerateOptions {
   bool table = false;
   GenerationConfigUse generation_config = GenerationConfigUse::kNone;
   std::optional<int64_t> seed;  // of the run
+  generation::RouteFormat routes_format = generation::RouteFormat::kBase64;
   std::vector<GivenSampling> sampling;
 };
 
@@ -51,6 +53,8 @@ struct ScoreOptions {
   std::string output;
   bool overwrite = false;
   std::optional<LogprobsMode> logprobs_mode;
+  bool replay_routes = false;  // the lines' own
+  generation::RouteFormat routes_format = generation::RouteFormat::kBase64;
 };
 
 struct InspectOptions {

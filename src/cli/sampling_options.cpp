@@ -49,6 +49,8 @@ constexpr std::array kOptions = {
                    "best alternatives to return for each token (0)"},
     SamplingOption{"--prompt-logprobs", "prompt_logprobs", SamplingKind::kNumber,
                    "log-probabilities over the prompt, with that many alternatives (off)"},
+    SamplingOption{"--routed-experts-prompt-start", "routed_experts_prompt_start",
+                   SamplingKind::kNumber, "routes of earlier tokens are not returned (0)"},
     SamplingOption{"--logprobs-mode", "logprobs_mode", SamplingKind::kText,
                    "raw, tempered or processed (processed)"},
 };

@@ -100,10 +100,14 @@ class ScoreRun final : private RolloutSink {
       RLGEN_RETURN_IF_ERROR(finish(tag, line.text));
       return none;
     }
-    auto score = generation::read_score_line(pending.object);
+    auto score = generation::read_score_line(pending.object, options_.replay_routes);
     if (!score.ok()) {
       RLGEN_RETURN_IF_ERROR(fail(tag, score.status()));
       return none;
+    }
+    // Of the run that made the line; this one may record none.
+    if (!session_.generation->info().routes.recorded()) {
+      score->sampling.routed_experts_prompt_start = 0;
     }
     if (options_.logprobs_mode) score->sampling.logprobs_mode = *options_.logprobs_mode;
     score->sampling.n = std::max(score->sampling.n, score->sample + 1);
@@ -112,14 +116,16 @@ class ScoreRun final : private RolloutSink {
     request.sampling = std::move(score->sampling);
     request.samples = {score->sample};
     request.score_token_ids = std::move(score->token_ids);
+    request.routed_experts = std::move(score->routed_experts);
     return std::optional<GenerationRequest>(std::move(request));
   }
 
   Status accept(const Rollout& rollout) override {
     const int64_t tag = std::stoll(rollout.id);
     if (rollout.finish.reason == FinishReason::kError) return fail(tag, rollout.finish.error);
-    RLGEN_ASSIGN_OR_RETURN(std::string text,
-                           generation::write_scored_line(pending_[tag].object, rollout));
+    RLGEN_ASSIGN_OR_RETURN(
+        std::string text,
+        generation::write_scored_line(pending_[tag].object, rollout, options_.routes_format));
     ++scored_;
     tokens_ += static_cast<int64_t>(rollout.tokens.size());
     return finish(tag, std::move(text));

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/edit_distance.h"
+#include "contract/routes/routed_experts.h"
 #include "contract/sampling_json.h"
 #include "generation/json_line.h"
 
@@ -17,8 +18,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 6> kPromptKeys = {
-    "id", "prompt", "messages", "tools", "chat_template_kwargs", "prompt_token_ids"};
+constexpr std::array<std::string_view, 7> kPromptKeys = {"id",
+                                                         "prompt",
+                                                         "messages",
+                                                         "tools",
+                                                         "chat_template_kwargs",
+                                                         "prompt_token_ids",
+                                                         "routed_experts"};
 
 bool is_prompt_key(std::string_view key) {
   return std::find(kPromptKeys.begin(), kPromptKeys.end(), key) != kPromptKeys.end();
@@ -122,10 +128,14 @@ StatusOr<PromptLine> parse_prompt_line(std::string_view text, int64_t line_numbe
     if (!is_sampling_key(key)) return unknown_key(key);
     sampling[key] = nlohmann::json(value);
   }
-  PromptLine parsed{.id = {}, .prompt = {}, .sampling = defaults};
+  PromptLine parsed{.id = {}, .prompt = {}, .sampling = defaults, .routed_experts = nullptr};
   RLGEN_ASSIGN_OR_RETURN(parsed.id, read_id(line, line_number));
   RLGEN_ASSIGN_OR_RETURN(parsed.prompt, read_prompt(line));
   RLGEN_RETURN_IF_ERROR(merge_sampling_json(sampling, "", &parsed.sampling));
+  if (const auto routes = line.find("routed_experts"); routes != line.end()) {
+    RLGEN_ASSIGN_OR_RETURN(HostTensor given, decode_routed_experts_json(nlohmann::json(*routes)));
+    parsed.routed_experts = std::make_shared<const HostTensor>(std::move(given));
+  }
   return parsed;
 }
 

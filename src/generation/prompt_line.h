@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "contract/routes/given_routes.h"
 #include "contract/sampling_params.h"
 
 namespace rlgen::generation {
@@ -35,13 +36,14 @@ struct PromptLine {
   std::string id;
   Prompt prompt;
   SamplingParams sampling;
+  GivenRoutes routed_experts;  // null where the line has none
 };
 
 // Reads a line: exactly one of "prompt", "messages" (with "tools", "chat_template_kwargs") and
 // "prompt_token_ids"; "id" (text, or a whole number that becomes its decimal text; else
-// `line_number`); and any sampling parameter, which goes over `defaults`. kInvalidArgument names
-// the key and the value; an unknown key gets a "did you mean". Token ids are only checked to be
-// whole numbers of 0 or more.
+// `line_number`); "routed_experts" (contract/routes/routed_experts.h); and any sampling parameter,
+// which goes over `defaults`. kInvalidArgument names the key and the value; an unknown key gets a
+// "did you mean". Token ids are only checked to be whole numbers of 0 or more.
 StatusOr<PromptLine> parse_prompt_line(std::string_view line, int64_t line_number,
                                        const SamplingParams& defaults);
 

@@ -121,5 +121,19 @@ TEST(PromptLine, KeysOfALine) {
   EXPECT_TRUE(keys_of_line("{").empty());
 }
 
+TEST(PromptLine, RoutesAreOneTextOrLists) {
+  EXPECT_EQ(parse(R"({"prompt_token_ids":[1]})")->routed_experts, nullptr);
+  const auto lists = parse(R"({"prompt_token_ids":[1],"routed_experts":[[[3,1]]]})");
+  ASSERT_TRUE(lists.ok()) << lists.status();
+  EXPECT_EQ(lists->routed_experts->shape(), (Shape{1, 1, 2}));
+  const auto text = parse(R"({"prompt_token_ids":[1],"routed_experts":"nrlre1:int8:1x1x2:AwE="})");
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(text->routed_experts->dtype(), DType::kInt8);
+  EXPECT_EQ(*read_integers(text->routed_experts->view()),
+            *read_integers(lists->routed_experts->view()));
+  EXPECT_THAT(message_of(parse(R"({"prompt_token_ids":[1],"routed_experts":"x"})").status()),
+              testing::HasSubstr("routed_experts is malformed"));
+}
+
 }  // namespace
 }  // namespace rlgen::generation

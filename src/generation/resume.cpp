@@ -54,6 +54,12 @@ Status FinishedWork::add(StoredLine line) {
   }
   run_seed_ = line.run_seed;
   if (line.failed) return absl::OkStatus();
+  if (have_routes_ && *have_routes_ != line.routes) {
+    return absl::DataLossError(fmt::format("routed_experts are {}, earlier lines have {}",
+                                           line.routes ? "there" : "missing",
+                                           line.routes ? "none" : "them"));
+  }
+  have_routes_ = line.routes;
   ++rollouts_;
   const std::string id = line.id;
   const int32_t sample = *line.sample;

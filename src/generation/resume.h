@@ -22,12 +22,15 @@ class FinishedWork {
   FinishedWork() = default;
 
   // Reads the whole lines of `file`, opened for kResume. kDataLoss names the line that is no
-  // rollout, a good rollout that is there twice, or lines of different run seeds.
+  // rollout, a good rollout that is there twice, or lines of different run seeds, or of which some
+  // have routes.
   static StatusOr<FinishedWork> read(const RolloutFile& file);
 
   // The seed that the run had; nothing when no line is there.
   std::optional<int64_t> run_seed() const { return run_seed_; }
   int64_t rollouts() const { return rollouts_; }  // without an error
+  // Whether those have routes; nothing when there is none.
+  std::optional<bool> have_routes() const { return have_routes_; }
 
   // True where this very line, which has an error, is there and need not be written again; it is
   // not stale then.
@@ -57,6 +60,7 @@ class FinishedWork {
   std::map<std::string, int64_t> errors_;  // number of the line, by its text; not confirmed
   std::vector<int64_t> repeated_;          // lines that repeat one of those
   std::optional<int64_t> run_seed_;
+  std::optional<bool> have_routes_;
   int64_t rollouts_ = 0;
 };
 

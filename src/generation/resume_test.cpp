@@ -179,5 +179,22 @@ TEST_F(Resume, AnEmptyFileIsAFreshRun) {
   EXPECT_FALSE(read_work()->run_seed().has_value());
 }
 
+TEST_F(Resume, LinesWithRoutesAndWithoutAreNotOneRun) {
+  write(line("a", 0));
+  EXPECT_EQ(read_work()->have_routes(), false);
+  Rollout rollout;
+  rollout.id = "b";
+  rollout.sampling = params();
+  rollout.routes = {.first = 0, .layers = 1, .top_k = 2, .dtype = DType::kInt8, .ids = {}};
+  const std::string routed = *write_rollout_line(rollout, {.seed = 5}) + "\n";
+  write(routed);
+  EXPECT_EQ(read_work()->have_routes(), true);
+  write(line("a", 0) + routed);
+  EXPECT_THAT(message_of(read_work().status()),
+              HasSubstr("routed_experts are there, earlier lines have none"));
+  write("");
+  EXPECT_EQ(read_work()->have_routes(), std::nullopt);
+}
+
 }  // namespace
 }  // namespace rlgen::generation

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "contract/host_tensor.h"
+#include "contract/routes/routed_experts.h"
 #include "contract/sampling_json.h"
 #include "generation/error_code.h"
 #include "generation/float_text.h"
@@ -137,6 +139,34 @@ ordered_json error_json(const Status& error) {
   return {{"code", error_code(error)}, {"message", message_of(error)}};
 }
 
+// "[[[3,1],[0,2]],...]": by token and layer.
+StatusOr<std::string> routes_as_list(const RouteSpan& routes) {
+  RLGEN_ASSIGN_OR_RETURN(const std::vector<int64_t> ids, read_integers(routes.view()));
+  const auto top_k = static_cast<size_t>(routes.top_k);
+  const size_t row = top_k * static_cast<size_t>(routes.layers);
+  std::string text = "[";
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i % row == 0) text += i == 0 ? "[" : "],[";
+    if (i % top_k == 0) text += i % row == 0 ? "[" : "],[";
+    if (i % top_k != 0) text += ',';
+    text += std::to_string(ids[i]);
+    if (i % row == row - 1) text += ']';
+  }
+  return text + (ids.empty() ? "]" : "]]");
+}
+
+Status add_routes(const RouteSpan& routes, RouteFormat format, LineText* line) {
+  if (!routes.present()) return absl::OkStatus();
+  if (format == RouteFormat::kList) {
+    RLGEN_ASSIGN_OR_RETURN(std::string list, routes_as_list(routes));
+    line->add_raw("routed_experts", std::move(list));
+    return absl::OkStatus();
+  }
+  RLGEN_ASSIGN_OR_RETURN(const std::string envelope, encode_routed_experts(routes.view()));
+  line->add_raw("routed_experts", '"' + envelope + '"');
+  return absl::OkStatus();
+}
+
 void add_side_values(const Rollout& rollout, LineText* line) {
   if (rollout.sampling.logprobs > 0) line->add_raw("top_logprobs", top_text(rollout.tokens));
   if (!rollout.sampling.prompt_logprobs) return;
@@ -159,7 +189,10 @@ StatusOr<std::string> write_rollout_line(const Rollout& rollout, const RunFacts&
   line.add_raw("token_ids", token_ids_text(rollout.tokens));
   line.add_raw("logprobs", logprobs_text(rollout.tokens));
   line.add_text("logprobs_mode", logprobs_mode_name(rollout.sampling.logprobs_mode));
-  if (!failed) add_side_values(rollout, &line);
+  if (!failed) {
+    add_side_values(rollout, &line);
+    RLGEN_RETURN_IF_ERROR(add_routes(rollout.routes, run.routes, &line));
+  }
   line.add("text", run.has_text ? ordered_json(rollout.text) : ordered_json());
   line.add_text("finish_reason", finish_reason_name(rollout.finish.reason));
   line.add("stop_reason", stop_reason_json(rollout.finish.stop_reason));
@@ -188,12 +221,14 @@ std::string write_failed_prompt(const FailedPrompt& failed, const RunFacts& run)
   return line.finish();
 }
 
-StatusOr<std::string> write_scored_line(const ordered_json& object, const Rollout& scored) {
+StatusOr<std::string> write_scored_line(const ordered_json& object, const Rollout& scored,
+                                        RouteFormat routes) {
   RLGEN_RETURN_IF_ERROR(check_finite(scored));
   LineText fresh;
   fresh.add_raw("logprobs", logprobs_text(scored.tokens));
   fresh.add_text("logprobs_mode", logprobs_mode_name(scored.sampling.logprobs_mode));
   add_side_values(scored, &fresh);
+  RLGEN_RETURN_IF_ERROR(add_routes(scored.routes, routes, &fresh));
   fresh.add("sampling", sampling_to_json(scored.sampling));
   fresh.add_text("numerics", scored.numerics);
 

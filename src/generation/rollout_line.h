@@ -8,16 +8,22 @@
 
 #include "base/status.h"
 #include "contract/rollout.h"
+#include "contract/routes/given_routes.h"
 
 namespace rlgen::generation {
 
 // Version of the line format, key "schema". docs/rollouts.md describes it.
 inline constexpr int32_t kRolloutSchema = 1;
 
+// How a line writes routes: as one text (contract/routes/routed_experts.h), or as lists of lists of
+// lists, which take several times the room and the time.
+enum class RouteFormat { kBase64, kList };
+
 // What every line of a run says of it.
 struct RunFacts {
   int64_t seed = 0;      // that the lines' seeds follow from
   bool has_text = true;  // false: the model has no tokenizer, and "text" is null
+  RouteFormat routes = RouteFormat::kBase64;
 };
 
 // A rollout as one line of JSON without the line end. kInternal names the position of a
@@ -44,6 +50,7 @@ struct StoredLine {
   SamplingParams sampling;
   std::string numerics;
   int64_t tokens = 0;
+  bool routes = false;  // it has routed_experts
 };
 
 // kDataLoss where the line is none of ours: what is missing or wrong is named.
@@ -56,15 +63,18 @@ struct ScoreLine {
   std::vector<int32_t> prompt_token_ids;
   std::vector<int32_t> token_ids;
   SamplingParams sampling;  // of key "sampling", with "logprobs_mode" of the line over it
+  GivenRoutes routed_experts;
 };
 
-// `object` is a parsed line. kInvalidArgument names a missing or wrong key, a "schema" that this
-// program does not know among them.
-StatusOr<ScoreLine> read_score_line(const nlohmann::ordered_json& object);
+// `object` is a parsed line; its routes are read where `with_routes` says so, and have to be there
+// then. kInvalidArgument names a missing or wrong key, a "schema" that this program does not know
+// among them.
+StatusOr<ScoreLine> read_score_line(const nlohmann::ordered_json& object, bool with_routes = false);
 
 // `object` with the values of `scored` in place of its own: logprobs, logprobs_mode (also inside
-// sampling), numerics, and the top and prompt log-probabilities where the sampling asks for them.
-StatusOr<std::string> write_scored_line(const nlohmann::ordered_json& object,
-                                        const Rollout& scored);
+// sampling), numerics, the top and prompt log-probabilities where the sampling asks for them, and
+// routes where they were recorded.
+StatusOr<std::string> write_scored_line(const nlohmann::ordered_json& object, const Rollout& scored,
+                                        RouteFormat routes = RouteFormat::kBase64);
 
 }  // namespace rlgen::generation

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "contract/routes/routed_experts.h"
 #include "generation/error_code.h"
 #include "generation/json_line.h"
 
@@ -180,6 +181,57 @@ TEST(RolloutLine, ScoredLineKeepsOtherKeysAndTheirOrder) {
   EXPECT_EQ(line["logprobs_mode"], "raw");
   EXPECT_EQ(line["sampling"]["logprobs_mode"], "raw");
   EXPECT_EQ(line["numerics"], "n");
+}
+
+// Two tokens, two layers, the experts (0, 7) and (3, -1 where there is none).
+Rollout with_routes() {
+  Rollout rollout = example();
+  rollout.routes = {.first = 0, .layers = 2, .top_k = 2, .dtype = DType::kInt8, .ids = {}};
+  for (const int id : {0, 7, 3, 1, 7, 0, -1, -1}) {
+    rollout.routes.ids.push_back(static_cast<std::byte>(id));
+  }
+  return rollout;
+}
+
+TEST(RolloutLine, FB241_RoutesAreOneTextAndListsOnlyOnRequest) {
+  EXPECT_FALSE(written(example()).contains("routed_experts"));
+  const json line = written(with_routes());
+  ASSERT_TRUE(line["routed_experts"].is_string());
+  const auto decoded = decode_routed_experts_json(line["routed_experts"]);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->shape(), (Shape{2, 2, 2}));
+  EXPECT_EQ(decoded->dtype(), DType::kInt8);
+  const auto text = write_rollout_line(with_routes(), {.seed = 1, .routes = RouteFormat::kList});
+  EXPECT_EQ(json::parse(*text)["routed_experts"].dump(), "[[[0,7],[3,1]],[[7,0],[-1,-1]]]");
+  Rollout none = with_routes();
+  none.routes.ids.clear();
+  EXPECT_EQ(written(none)["routed_experts"], "nrlre1:int8:0x2x2:");
+  const auto empty = write_rollout_line(none, {.seed = 1, .routes = RouteFormat::kList});
+  EXPECT_EQ(json::parse(*empty)["routed_experts"].dump(), "[]");
+}
+
+TEST(RolloutLine, FB241_AMillionRoutesTakeAsManyBytes) {
+  Rollout rollout = example();
+  rollout.routes = {.first = 0, .layers = 48, .top_k = 8, .dtype = DType::kInt8, .ids = {}};
+  rollout.routes.ids.resize(size_t{48} * 8 * 4096);
+  const auto text = write_rollout_line(rollout, {.seed = 1});
+  EXPECT_LE(text->size(), rollout.routes.ids.size() * 4 / 3 + 2000);
+}
+
+TEST(ScoreLine, RoutesAreReadWhereTheyAreWanted) {
+  const auto line = write_rollout_line(with_routes(), {.seed = 1});
+  auto object = *parse_json_line(*line);
+  EXPECT_EQ(read_score_line(object)->routed_experts, nullptr);
+  const auto score = read_score_line(object, true);
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->routed_experts->shape(), (Shape{2, 2, 2}));
+  object["sampling"]["routed_experts_prompt_start"] = 1;
+  EXPECT_THAT(message_of(read_score_line(object, true).status()),
+              HasSubstr("routed_experts begin with token 1"));
+  object.erase("routed_experts");
+  EXPECT_THAT(message_of(read_score_line(object, true).status()),
+              HasSubstr("\"routed_experts\" is missing"));
+  EXPECT_TRUE(read_score_line(object).ok());
 }
 
 }  // namespace

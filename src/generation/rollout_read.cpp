@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "contract/routes/routed_experts.h"
 #include "contract/sampling_json.h"
 #include "generation/json_line.h"
 #include "generation/rollout_line.h"
@@ -74,6 +75,19 @@ Status read_logprob_count(const ordered_json& object, size_t tokens) {
   return absl::OkStatus();
 }
 
+StatusOr<GivenRoutes> read_routes(const ordered_json& object, const SamplingParams& sampling) {
+  const auto found = object.find("routed_experts");
+  if (found == object.end()) return missing("routed_experts");
+  if (const int32_t start = sampling.routed_experts_prompt_start; start > 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("routed_experts begin with token {} (sampling.routed_experts_prompt_start); to "
+                    "be replayed they must begin with the first",
+                    start));
+  }
+  RLGEN_ASSIGN_OR_RETURN(HostTensor routes, decode_routed_experts_json(nlohmann::json(*found)));
+  return std::make_shared<const HostTensor>(std::move(routes));
+}
+
 Status check_schema(const ordered_json& object) {
   int64_t schema = 0;
   RLGEN_RETURN_IF_ERROR(read(object, "schema", &schema));
@@ -109,6 +123,7 @@ StatusOr<StoredLine> read_stored(std::string_view text) {
   RLGEN_RETURN_IF_ERROR(read(object, "token_ids", &tokens));
   RLGEN_RETURN_IF_ERROR(read_logprob_count(object, tokens.size()));
   line.tokens = static_cast<int64_t>(tokens.size());
+  line.routes = object.contains("routed_experts");
   return line;
 }
 
@@ -120,7 +135,7 @@ StatusOr<StoredLine> read_stored_line(std::string_view text) {
   return line;
 }
 
-StatusOr<ScoreLine> read_score_line(const ordered_json& object) {
+StatusOr<ScoreLine> read_score_line(const ordered_json& object, bool with_routes) {
   ScoreLine line;
   if (object.contains("schema")) RLGEN_RETURN_IF_ERROR(check_schema(object));
   if (const auto id = object.find("id"); id != object.end()) {
@@ -139,6 +154,9 @@ StatusOr<ScoreLine> read_score_line(const ordered_json& object) {
   if (const auto mode = object.find("logprobs_mode"); mode != object.end()) {
     const nlohmann::json option = {{"logprobs_mode", nlohmann::json(*mode)}};
     RLGEN_RETURN_IF_ERROR(merge_sampling_json(option, "", &line.sampling));
+  }
+  if (with_routes) {
+    RLGEN_ASSIGN_OR_RETURN(line.routed_experts, read_routes(object, line.sampling));
   }
   return line;
 }

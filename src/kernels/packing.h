@@ -47,4 +47,20 @@ bool packed_rows_differ(const std::byte* a, const std::byte* b, DType dtype, int
 // The inverse: rows [row, row + rows) as they came.
 void unpack_rows(const PackedMatrix& matrix, int64_t row, int64_t rows, std::byte* destination);
 
+// Packs columns [column, column + columns) of W from `source`, which holds W transposed (n elements
+// a column, one after the other, same dtype). Other columns keep their bytes and are not touched,
+// so that several threads may pack different ones, also two of one pair. The padding is left as it
+// is.
+void pack_columns(std::byte* packed, DType dtype, int64_t n, int64_t k, int64_t column,
+                  int64_t columns, const std::byte* source);
+
+// The inverse: columns [column, column + columns) as they came.
+void unpack_columns(const PackedMatrix& matrix, int64_t column, int64_t columns,
+                    std::byte* destination);
+
+// Whether columns [column, column + columns) differ from those of another matrix of the same type
+// and shape, packed at `other`.
+bool packed_columns_differ(const PackedMatrix& matrix, const std::byte* other, int64_t column,
+                           int64_t columns);
+
 }  // namespace rlgen::kernels

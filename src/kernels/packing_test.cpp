@@ -1,5 +1,7 @@
 #include "kernels/packing.h"
 
+#include <thread>
+
 #include "kernels/kernel_test.h"
 #include "kernels/shared.h"
 #include "tensor/bfloat16.h"
@@ -112,6 +114,99 @@ TEST(Packing, RowsDifferWhereOneOfTheirBytesDoes) {
           for (const int64_t end : {1, 14, 16, 31, 32, 41}) {
             if (end <= begin) continue;
             EXPECT_EQ(packed_rows_differ(packed.data(), other.data(), dtype, k, begin, end - begin),
+                      begin <= changed && changed < end)
+                << changed << " in [" << begin << ", " << end << ")";
+          }
+        }
+      }
+    }
+  }
+}
+
+// A matrix, and the same one column after the other.
+struct Both {
+  std::vector<std::byte> rows;
+  std::vector<std::byte> columns;
+};
+
+Both transposed(DType dtype, int64_t n, int64_t k) {
+  const auto size = size_t(size_of(dtype));
+  Both both{random_bytes(source_bytes(dtype, n, k), uint64_t(n * 1000 + k)), {}};
+  both.columns.resize(both.rows.size());
+  for (int64_t r = 0; r < n; ++r) {
+    for (int64_t c = 0; c < k; ++c) {
+      std::memcpy(&both.columns[size_t(c * n + r) * size], &both.rows[size_t(r * k + c) * size],
+                  size);
+    }
+  }
+  return both;
+}
+
+TEST(Packing, ColumnsInPartsAreTheMatrixAndBack) {
+  for (const DType dtype : kWeightTypes) {
+    for (const int64_t n : {1, 15, 16, 17, 48, 53}) {
+      for (const int64_t k : {1, 2, 7, 32, 35}) {
+        const Both matrix = transposed(dtype, n, k);
+        std::vector<std::byte> want(packed_bytes(dtype, n, k));
+        pack_rows(want.data(), dtype, n, k, 0, n, matrix.rows.data());
+        for (const int64_t cut : {0, 1, 2, 5, 33}) {
+          if (cut > k) continue;
+          const int64_t column = n * size_of(dtype);
+          std::vector<std::byte> packed(want.size());
+          pack_columns(packed.data(), dtype, n, k, cut, k - cut,
+                       matrix.columns.data() + cut * column);
+          pack_columns(packed.data(), dtype, n, k, 0, cut, matrix.columns.data());
+          EXPECT_EQ(packed, want) << n << "x" << k << " cut at " << cut;
+          std::vector<std::byte> back(matrix.columns.size());
+          const PackedMatrix stored{packed.data(), dtype, n, k};
+          unpack_columns(stored, cut, k - cut, back.data() + cut * column);
+          unpack_columns(stored, 0, cut, back.data());
+          EXPECT_EQ(back, matrix.columns) << n << "x" << k << " cut at " << cut;
+        }
+      }
+    }
+  }
+}
+
+// Two columns of 2-byte elements share a word, whoever writes them, and stay apart.
+TEST(Packing, ThreadsMayPackColumnsOfOnePair) {
+  for (const DType dtype : kWeightTypes) {
+    const int64_t n = 130;
+    const int64_t k = 200;
+    const Both matrix = transposed(dtype, n, k);
+    std::vector<std::byte> want(packed_bytes(dtype, n, k));
+    pack_rows(want.data(), dtype, n, k, 0, n, matrix.rows.data());
+    std::vector<std::byte> packed(want.size());
+    const auto pack_every_other = [&](int64_t first) {
+      for (int64_t c = first; c < k; c += 2) {
+        pack_columns(packed.data(), dtype, n, k, c, 1,
+                     matrix.columns.data() + c * n * size_of(dtype));
+      }
+    };
+    {
+      const std::jthread even(pack_every_other, 0);
+      pack_every_other(1);
+    }
+    EXPECT_EQ(packed, want);
+  }
+}
+
+TEST(Packing, ColumnsDifferWhereOneOfTheirBytesDoes) {
+  for (const DType dtype : kWeightTypes) {
+    const int64_t n = 41;
+    const int64_t k = 9;
+    const Both matrix = transposed(dtype, n, k);
+    std::vector<std::byte> packed(packed_bytes(dtype, n, k));
+    pack_columns(packed.data(), dtype, n, k, 0, k, matrix.columns.data());
+    const PackedMatrix stored{packed.data(), dtype, n, k};
+    EXPECT_FALSE(packed_columns_differ(stored, packed.data(), 0, k));
+    for (const int64_t row : {0, 17, 40}) {
+      for (int64_t changed = 0; changed < k; ++changed) {
+        std::vector<std::byte> other = packed;
+        other[packed_offset(dtype, k, row, changed)] ^= std::byte{1};
+        for (int64_t begin = 0; begin < k; ++begin) {
+          for (int64_t end = begin + 1; end <= k; ++end) {
+            EXPECT_EQ(packed_columns_differ(stored, other.data(), begin, end - begin),
                       begin <= changed && changed < end)
                 << changed << " in [" << begin << ", " << end << ")";
           }

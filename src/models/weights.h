@@ -45,23 +45,31 @@ enum class NameForm : uint8_t {
   kGrouped,   // one for all experts of a layer, as Transformers holds them from version 5 on
 };
 
-// Where a Hugging Face tensor goes: rows [row, row + rows()) of a matrix slot, counted over all its
-// matrices, or elements [row, row + rows()) of a vector slot.
+// Where a Hugging Face tensor goes: its row r is row `row` + r of a matrix slot, counted over all
+// its matrices; of a vector slot its elements are those from `row` on.
 struct WeightEntry {
   std::string name;  // Hugging Face name
   Shape shape;
   int32_t slot = 0;
   int64_t row = 0;
+  // True for a tensor [k, n] or [count, k, n] that holds the matrices of its slot transposed: its
+  // row r is column r % k of matrix r / k. `row` is 0 then.
+  bool transposed = false;
+  // True where two halves of a row come in turns: its even elements are the first half of what it
+  // fills, the odd ones the second. Rows have an even number of elements then.
+  bool interleaved = false;
   // True for a name that may be absent or repeat another one's bytes (lm_head of a tied model).
   bool optional = false;
   NameForm form = NameForm::kOnly;  // rows that have names of both other forms are under each once
 
-  // Rows of a matrix, or of several below each other ([experts, rows, columns]); elements of a
-  // vector.
+  // Rows of the tensor: of a matrix, or of several below each other ([experts, rows, columns]);
+  // elements where it has one dimension.
   int64_t rows() const {
     const int rank = shape.rank();
     return rank < 2 ? shape.num_elements() : shape.num_elements() / shape[rank - 1];
   }
+  // Elements of each.
+  int64_t row_size() const { return shape.rank() < 2 ? 1 : shape[shape.rank() - 1]; }
 };
 
 // The table of a model: every name, every slot. One table drives load, write, checker and reading
@@ -101,10 +109,10 @@ Status resolve_layout(const std::vector<ManifestEntry>& manifest, NameTable* tab
 // The form of the names in `manifest` that have one; kOnly where none has. The first one's.
 NameForm form_of(const std::vector<ManifestEntry>& manifest, const NameTable& table);
 
-// Puts rows (of a vector: elements) [row, row + rows) of the tensor `entry` into a region laid out
-// by `table`. `source` holds them as `dtype`, dense, at any alignment; a type other than the
-// matrix slot's is converted (through float32, rounded to nearest even); elements of a vector are
-// rounded to the table's dtype, where it has one. Threads may write different rows at once.
+// Puts rows [row, row + rows) of the tensor `entry` into a region laid out by `table`. `source`
+// holds them as `dtype`, dense, at any alignment; a type other than the matrix slot's is converted
+// (through float32, rounded to nearest even); elements of a vector are rounded to the table's
+// dtype, where it has one. Threads may write different rows at once.
 void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
                 int64_t rows, const std::byte* source, std::byte* region);
 

@@ -37,8 +37,7 @@ IncomingTensor::IncomingTensor(TensorTarget target, std::byte* region)
     : target_(std::move(target)),
       region_(region),
       size_(bytes_of(target_.entry->shape, target_.sent)),
-      row_bytes_(size_t(size_of(target_.sent)) *
-                 (target_.is_matrix() ? size_t(target_.slot().k) : 1)),
+      row_bytes_(size_t(size_of(target_.sent) * target_.entry->row_size())),
       complete_(size_ == 0),
       changed_(target_.served == nullptr) {}
 
@@ -49,9 +48,11 @@ Status IncomingTensor::check_range(size_t offset, size_t size) const {
                   offset, size_));
 }
 
-// Whether a group of 16 rows begins at that byte, counted in each matrix of the slot.
+// Whether a group of 16 rows begins at that byte, counted in each matrix of the slot. A row of a
+// transposed tensor is a column, and columns make no groups.
 bool IncomingTensor::begins_group(size_t offset) const {
   if (offset % row_bytes_ != 0) return false;
+  if (target_.entry->transposed) return true;
   const int64_t row = target_.entry->row + int64_t(offset / row_bytes_);
   return row % target_.slot().n % 16 == 0;
 }

@@ -47,9 +47,10 @@ struct TensorTarget {
   bool cast() const { return sent != (is_matrix() ? slot().dtype : table->dtype.value_or(sent)); }
 };
 
-// One tensor of an open update. Whole tensors and row-aligned ranges of whole 16-row groups are
-// packed at once; other ranges are collected and packed when the last byte is there. write() may be
-// called by several threads at once, the rest after all writers are done.
+// One tensor of an open update. Whole tensors and row-aligned ranges of whole 16-row groups (of a
+// transposed tensor: of whole rows) are packed at once; other ranges are collected and packed when
+// the last byte is there. write() may be called by several threads at once, the rest after all
+// writers are done.
 class IncomingTensor {
  public:
   // `region` is the memory of the set being filled and outlives the object.
@@ -81,7 +82,7 @@ class IncomingTensor {
   const TensorTarget target_;
   std::byte* const region_;
   const size_t size_;       // bytes as sent
-  const size_t row_bytes_;  // as sent; one element of a vector
+  const size_t row_bytes_;  // as sent; of one dimension, an element
 
   mutable std::mutex mutex_;
   ByteRanges claimed_;           // guarded by mutex_

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,6 +81,34 @@ inline Status write_all(WeightSink* sink, const UpdateSpec& spec, int seed) {
     RLGEN_RETURN_IF_ERROR(sink->write(spec.update_id, entry.name, 0, tensor_bytes(entry, seed)));
   }
   return absl::OkStatus();
+}
+
+// A range of bytes of one tensor.
+struct TensorPiece {
+  const ManifestEntry* entry = nullptr;
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Ranges that end anywhere and together are all of an update, in any order.
+inline std::vector<TensorPiece> cut_anywhere(const UpdateSpec& spec, std::mt19937& random) {
+  std::vector<TensorPiece> pieces;
+  for (const ManifestEntry& entry : spec.manifest) {
+    const auto size = size_t(entry.shape.num_elements() * size_of(entry.dtype));
+    for (size_t begin = 0; begin < size; begin = pieces.back().end) {
+      pieces.push_back({&entry, begin, std::min(size, begin + 1 + random() % 150)});
+    }
+  }
+  std::ranges::shuffle(pieces, random);
+  return pieces;
+}
+
+// Writes a range of the bytes of `seed`.
+inline Status write_piece(WeightSink* sink, const UpdateSpec& spec, const TensorPiece& piece,
+                          int seed) {
+  const auto bytes = tensor_bytes(*piece.entry, seed);
+  return sink->write(spec.update_id, piece.entry->name, piece.begin,
+                     std::span(bytes).subspan(piece.begin, piece.end - piece.begin));
 }
 
 // A whole update, from begin to commit.

@@ -30,14 +30,23 @@ TableBuilder& TableBuilder::fill(std::string tensor, int64_t rows, NameForm form
 }
 
 void TableBuilder::alias(std::string tensor, int64_t rows) {
-  table_.entries.push_back({std::move(tensor), Shape{rows, open_.k}, int32_t(table_.slots.size()),
-                            0, /*optional=*/true});
+  WeightEntry entry{std::move(tensor), Shape{rows, open_.k}, int32_t(table_.slots.size())};
+  entry.optional = true;
+  table_.entries.push_back(std::move(entry));
 }
 
 void TableBuilder::grouped(std::string tensor, Shape shape) {
   WeightEntry entry{std::move(tensor), shape, int32_t(table_.slots.size())};
   entry.form = NameForm::kGrouped;
   table_.entries.push_back(std::move(entry));
+}
+
+void TableBuilder::fill_whole(std::string tensor, Shape shape, RowOrder order) {
+  WeightEntry entry{std::move(tensor), shape, int32_t(table_.slots.size())};
+  entry.transposed = order.transposed;
+  entry.interleaved = order.interleaved;
+  table_.entries.push_back(std::move(entry));
+  rows_ = shape.num_elements() / (open_.kind == SlotKind::kMatrix ? open_.k : 1);
 }
 
 void TableBuilder::close() {

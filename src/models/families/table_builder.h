@@ -9,6 +9,12 @@
 
 namespace rlgen::models {
 
+// As the fields of WeightEntry.
+struct RowOrder {
+  bool transposed = false;
+  bool interleaved = false;
+};
+
 // Collects slots and the tensors that fill them, from row 0 upward: opens a slot, fills it, closes
 // it.
 class TableBuilder {
@@ -28,6 +34,8 @@ class TableBuilder {
   void alias(std::string tensor, int64_t rows);
   // The name of all rows of the open slot in the grouped form.
   void grouped(std::string tensor, Shape shape);
+  // One tensor of that shape for all rows (elements) of the open slot.
+  void fill_whole(std::string tensor, Shape shape, RowOrder order = {});
   void close();
 
   // Every entry, in order of names. The builder is empty afterwards.

@@ -45,7 +45,21 @@ static void merge_row(RowGroup& group, int row, const RowSum& chunk, int64_t val
   }
 }
 
-static void finish_row(const RowGroup& group, int row, int64_t value_dim) {
+// Adds a score that has no value to the sums of all chunks: a chunk of one key whose value is 0.
+static void merge_sink(RowGroup& group, int row, int64_t value_dim) {
+  const float sink = *group.sink[row];
+  const float largest = sink > group.max[row] ? sink : group.max[row];
+  const float before = exp_one(group.max[row] - largest);
+  group.sum[row] = group.sum[row] * before + exp_one(sink - largest);
+  float* total = group.value + row * value_dim;
+  for (int64_t i = 0; i < value_dim; i += 16) {
+    const int n = value_dim - i < 16 ? int(value_dim - i) : 16;
+    store_n(load_n(total + i, n) * broadcast(before), total + i, n);
+  }
+}
+
+static void finish_row(RowGroup& group, int row, int64_t value_dim) {
+  if (group.sink[row] != nullptr) merge_sink(group, row, value_dim);
   const float* value = group.value + row * value_dim;
   for (int64_t i = 0; i < value_dim; i += 16) {
     const int n = value_dim - i < 16 ? int(value_dim - i) : 16;
@@ -160,6 +174,7 @@ static void add_row(const AttentionArgs& args, const AttentionSequence& sequence
   const int64_t batch_row = sequence.first_row + position_row;
   group->q[row] = args.q + batch_row * args.ldq + head * layout.head_dim;
   group->out[row] = args.out + batch_row * args.ldo + head * layout.value_dim;
+  group->sink[row] = args.sinks == nullptr ? nullptr : args.sinks + head;
   group->end[row] = position + 1;
   group->first[row] = args.window > 0 && position >= args.window ? position + 1 - args.window : 0;
   group->started[row] = false;

@@ -17,6 +17,7 @@ using test::key;
 using test::query;
 using test::Sequence;
 using test::Shape;
+using test::sink;
 using test::value;
 
 // Softmax attention in double, in the order of the textbook.
@@ -31,7 +32,8 @@ std::vector<double> reference(const Shape& shape, int64_t position, int64_t head
     weights.push_back(score * scale);
     largest = std::max(largest, weights.back());
   }
-  double sum = 0.0;
+  if (shape.sinks) largest = std::max(largest, double{sink(head)});
+  double sum = shape.sinks ? std::exp(sink(head) - largest) : 0.0;
   for (double& w : weights) sum += w = std::exp(w - largest);
   std::vector<double> out(shape.value_dim);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -68,6 +70,8 @@ std::vector<Shape> shapes() {
       {.heads = 8, .kv_heads = 1, .head_dim = 16, .value_dim = 80, .dtype = DType::kFloat16},
       {.heads = 7, .kv_heads = 1, .head_dim = 12, .value_dim = 128, .window = 37},
       {.heads = 5, .kv_heads = 1, .head_dim = 16, .value_dim = 16, .block_size = 48, .window = 300},
+      {.heads = 6, .kv_heads = 2, .head_dim = 24, .value_dim = 40, .window = 37, .sinks = true},
+      {.heads = 8, .kv_heads = 1, .dtype = DType::kBFloat16, .sinks = true},
   };
 }
 
@@ -154,6 +158,12 @@ std::vector<float> twin(const Shape& shape, int64_t position, int64_t head, floa
       total.value[d] = std::fma(total.value[d], before, part.value[d] * now);
     }
   }
+  if (shape.sinks) {
+    const float largest = std::max(sink(head), total.max);
+    const float before = kernel_exp(total.max - largest);
+    total.sum = total.sum * before + kernel_exp(sink(head) - largest);
+    for (float& v : total.value) v *= before;
+  }
   for (float& v : total.value) v /= total.sum;
   return total.value;
 }
@@ -234,6 +244,17 @@ TEST_P(Attention, FB167_AWindowOfFourShowsFourKeys) {
   EXPECT_NE(sequence.attend(10, 1), expected);
 }
 
+TEST_P(Attention, ASinkOfMinusInfinityIsNone) {
+  const Shape shape{.heads = 2, .kv_heads = 1, .head_dim = 16, .value_dim = 24};
+  Sequence sequence(table(), shape, 300);
+  const auto expected = sequence.attend(290, 5);
+  sequence.set_sinks(-std::numeric_limits<float>::infinity());
+  EXPECT_EQ(sequence.attend(290, 5), expected);
+  // One above all scores takes the weight from them.
+  sequence.set_sinks(1e30f);
+  for (const float v : sequence.attend(290, 5)) EXPECT_EQ(v, 0.0f);
+}
+
 RC_GTEST_PROP(AttentionProperty, SameBitsOnEveryIsaAndInEverySplit, ()) {
   Shape shape;
   shape.kv_heads = *rc::gen::inRange(1, 3);
@@ -243,6 +264,7 @@ RC_GTEST_PROP(AttentionProperty, SameBitsOnEveryIsaAndInEverySplit, ()) {
   shape.block_size = 16 * *rc::gen::inRange(1, 5);
   shape.dtype = *rc::gen::element(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
   shape.window = *rc::gen::element<int64_t>(0, 1, 4, 17, 200, 256, 300);
+  shape.sinks = *rc::gen::arbitrary<bool>();
   const int64_t first = *rc::gen::inRange<int64_t>(0, 520);
   const int64_t rows = *rc::gen::inRange<int64_t>(1, 20);
   const auto cuts = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(0, rows));
@@ -264,7 +286,8 @@ TEST_P(Attention, PiecesOfTheKeysMergeToTheSameBits) {
                            .head_dim = 24,
                            .value_dim = 40,
                            .dtype = dtype,
-                           .window = window};
+                           .window = window,
+                           .sinks = dtype != DType::kFloat16};
       Sequence sequence(table(), shape, 1500);
       for (const int64_t first : {0, 255, 256, 1490}) {
         sequence.cut_keys(0);

@@ -35,7 +35,8 @@ struct RowGroup {
   int rows = 0;
   const float* q[kGroupRows];
   float* out[kGroupRows];
-  int64_t first[kGroupRows];  // keys first .. end - 1 are seen
+  const float* sink[kGroupRows];  // of the row's head; null: none
+  int64_t first[kGroupRows];      // keys first .. end - 1 are seen
   int64_t end[kGroupRows];
   bool started[kGroupRows];  // some chunk has been merged
   float max[kGroupRows];

@@ -34,7 +34,7 @@ struct AttentionSequence {
 
 // out = softmax(q . k * scale) v per head; query head h reads KV head h / (heads / kv_heads).
 // Definition in docs/numbers.md: keys in tiles of 16 and chunks of 256 counted from key 0, chunks
-// merged in order; the result for a row does not depend on the other rows.
+// merged in order, a sink after the last; the result for a row does not depend on the other rows.
 struct AttentionArgs {
   const float* q = nullptr;  // [rows, heads, head_dim], row stride ldq elements
   int64_t ldq = 0;
@@ -45,6 +45,8 @@ struct AttentionArgs {
   int32_t layer = 0;
   float scale = 1.0f;
   int64_t window = 0;  // a row sees its last `window` keys, itself included; 0: all
+  // [heads]: a score of each head that takes part in the softmax and has no value; null: none.
+  const float* sinks = nullptr;
 };
 
 // One unit of attention work: query rows [row_begin, row_end) of a sequence (counted within it)

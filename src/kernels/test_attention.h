@@ -22,6 +22,7 @@ struct Shape {
   int32_t block_size = 16;
   DType dtype = DType::kFloat32;
   int64_t window = 0;
+  bool sinks = false;
 };
 
 // Which number of the data, in [-1, 1): what a position, a head and a dimension have, whatever the
@@ -34,6 +35,9 @@ inline float number(uint64_t kind, int64_t position, int64_t head, int64_t d) {
   }
   return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
 }
+
+// The sink of a head, in [-6, 6): some far above the scores, some far below.
+inline float sink(int64_t head) { return 6.0f * number(0, 0, head, 0); }
 
 // One sequence with `keys` keys in blocks that stand backwards and with gaps; all other memory is
 // NaN.
@@ -54,6 +58,7 @@ class Sequence {
     memory_.assign(layout_.block_stride() * static_cast<size_t>(2 * blocks) / sizeof(float),
                    std::bit_cast<float>(~0u));
     for (int64_t position = 0; position < keys; ++position) store(position);
+    for (int32_t head = 0; head < shape.heads; ++head) sinks_.push_back(sink(head));
   }
 
   KvCacheView view() {
@@ -88,7 +93,8 @@ class Sequence {
                              .kv = view(),
                              .layer = 1,
                              .scale = scale(),
-                             .window = shape_.window};
+                             .window = shape_.window,
+                             .sinks = shape_.sinks ? sinks_.data() : nullptr};
     const AttentionSequence sequence{.block_table = table_of_blocks_.data(),
                                      .first_row = 0,
                                      .rows = rows,
@@ -109,6 +115,12 @@ class Sequence {
       }
     }
     return out;
+  }
+
+  // From now on every head has that sink.
+  void set_sinks(float value) {
+    shape_.sinks = true;
+    std::ranges::fill(sinks_, value);
   }
 
   // From now on rows are attended to by pieces of so many chunks of keys, the last piece first.
@@ -153,6 +165,7 @@ class Sequence {
   KvLayout layout_;
   std::vector<int32_t> table_of_blocks_;
   std::vector<float> memory_;
+  std::vector<float> sinks_;
   int64_t piece_ = 0;  // 0: whole
 };
 

@@ -85,6 +85,21 @@ RLGEN_INLINE F32x16 gelu_tanh(F32x16 v) {
   });
 }
 
+// A NaN stays one, as in clip.
+[[maybe_unused]] static void clamped_swiglu(const float* gate, const float* up, int64_t n,
+                                            float alpha, float limit, float* out) {
+  const F32x16 one = broadcast(1.0f);
+  const F32x16 high = broadcast(limit);
+  const F32x16 low = broadcast(-limit);
+  const F32x16 slope = broadcast(-alpha);
+  for_each_group(n, [&](int64_t i, int lanes) {
+    const F32x16 g = min(high, load_group(gate + i, lanes));
+    const F32x16 u = max(low, min(high, load_group(up + i, lanes)));
+    const F32x16 glu = g / (one + exp(g * slope));
+    store_group((u + one) * glu, out + i, lanes);
+  });
+}
+
 [[maybe_unused]] static void rope(float* x, int64_t half, const float* cos, const float* sin) {
   for_each_group(half, [&](int64_t i, int lanes) {
     const F32x16 a = load_group(x + i, lanes);

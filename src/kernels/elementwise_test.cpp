@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/kernel_test.h"
@@ -134,6 +135,51 @@ TEST_P(Elementwise, ActivationsHaveTheBitsOfTheScalarTwin) {
   });
 }
 
+// exp as the kernels have it, of one number.
+float exp_of_row(const KernelTable& table, float x) {
+  const float row[2] = {0.0f, x};
+  float p[2];
+  table.row_sums(row, 2, p, nullptr);
+  return p[1];
+}
+
+// Its definition, where exp is of a negative number: gates of 0 and above.
+TEST_P(Elementwise, ClampedSwigluEqualsThePlainLoop) {
+  TestNumbers numbers(15);
+  for_lengths([&](size_t n, size_t shift) {
+    Floats gate = sample(numbers, n, shift, 0);
+    for (float& g : gate) g = std::fabs(g);
+    const Floats up = sample(numbers, n, shift, 0);
+    Floats got(n + shift + 1, 7.0f);
+    Floats want = got;
+    table().clamped_swiglu(gate.data() + shift, up.data() + shift, int64_t(n), 1.702f, 7.0f,
+                           got.data() + shift);
+    for (size_t i = shift; i < n + shift; ++i) {
+      const float g = std::min(gate[i], 7.0f);
+      const float u = std::clamp(up[i], -7.0f, 7.0f);
+      want[i] = (u + 1.0f) * (g / (1.0f + exp_of_row(twin(), g * -1.702f)));
+    }
+    EXPECT_TRUE(all_same_bits(got, want)) << n;
+  });
+}
+
+TEST_P(Elementwise, ClampedSwigluHasTheBitsOfTheScalarTwin) {
+  TestNumbers numbers(16);
+  for_lengths([&](size_t n, size_t shift) {
+    for (int kind = 0; kind < 3; ++kind) {
+      const Floats gate = sample(numbers, n, shift, kind);
+      const Floats up = sample(numbers, n, shift, kind);
+      Floats got(n + shift + 1, 7.0f);
+      Floats want = got;
+      table().clamped_swiglu(gate.data() + shift, up.data() + shift, int64_t(n), 1.5f, 4.0f,
+                             got.data() + shift);
+      twin().clamped_swiglu(gate.data() + shift, up.data() + shift, int64_t(n), 1.5f, 4.0f,
+                            want.data() + shift);
+      EXPECT_TRUE(all_same_bits(got, want));
+    }
+  });
+}
+
 // Units in the last place of a float of the size of `exact`, a subnormal one at least.
 double units(float got, double exact) {
   const int exponent = std::max(std::ilogb(exact), -126);
@@ -154,6 +200,35 @@ TEST_P(Elementwise, SiluIsClose) {
     const double exact = static_cast<double>(v) / (1.0 + std::exp(-static_cast<double>(v)));
     EXPECT_LE(units(got, exact), allowed_units(0.0, 1.5)) << v;
   }
+}
+
+// With u = 0 and a limit above: g / (1 + exp(-alpha g)), whose exponent is rounded once more.
+TEST_P(Elementwise, ClampedSwigluIsClose) {
+  for (float v = -50.0f; v < 60.0f; v += 0.0371f) {
+    const float zero = 0.0f;
+    float got = 0.0f;
+    table().clamped_swiglu(&v, &zero, 1, 1.702f, 100.0f, &got);
+    const double argument = static_cast<double>(v) * static_cast<double>(1.702f);
+    const double exact = static_cast<double>(v) / (1.0 + std::exp(-argument));
+    EXPECT_LE(units(got, exact), allowed_units(argument, 2.5)) << v;
+  }
+}
+
+TEST_P(Elementwise, ClampedSwigluAtTheEnds) {
+  const Floats gate = {kTestInfinity, 1e30f, -1e30f, 0.0f, kTestNan, 7.0f, 7.0f, 7.0f};
+  const Floats up = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, kTestInfinity, -1e30f, kTestNan};
+  Floats out(8);
+  table().clamped_swiglu(gate.data(), up.data(), 8, 1.0f, 7.0f, out.data());
+  Floats most(1);
+  table().clamped_swiglu(gate.data() + 5, up.data(), 1, 1.0f, 7.0f, most.data());
+  EXPECT_EQ(out[0], most[0]);
+  EXPECT_EQ(out[1], most[0]);
+  EXPECT_EQ(out[2], 0.0f);
+  EXPECT_EQ(out[3], 0.0f);
+  EXPECT_TRUE(std::isnan(out[4]));
+  EXPECT_EQ(out[5], 8.0f * most[0]);
+  EXPECT_EQ(out[6], -6.0f * most[0]);
+  EXPECT_TRUE(std::isnan(out[7]));
 }
 
 TEST_P(Elementwise, GeluTanhIsClose) {

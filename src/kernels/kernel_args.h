@@ -121,6 +121,9 @@ struct KernelTable {
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   // out = gelu_tanh(gate) * up.
   void (*gelu_tanh_mul)(const float* gate, const float* up, int64_t n, float* out);
+  // out = (u + 1) * (g / (1 + exp(-alpha * g))), g = min(limit, gate), u = up within +-limit.
+  void (*clamped_swiglu)(const float* gate, const float* up, int64_t n, float alpha, float limit,
+                         float* out);
 
   // cos[i], sin[i] = cos and sin of float32(position * inv_freq[i]), times scale.
   void (*rope_angles)(int64_t position, const float* inv_freq, int64_t n, float scale, float* cos,

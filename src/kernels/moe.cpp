@@ -23,6 +23,11 @@ void choose_largest(const float* p, int32_t n, int32_t k, int32_t* ids) {
   }
 }
 
+// Of one expert, out of those of all.
+const float* bias_of(const float* all, const PackedStack& stack, int64_t expert) {
+  return all == nullptr ? nullptr : all + expert * stack.first.n;
+}
+
 // Gives every (row, slot) a place, those of one expert one after the other in order of rows.
 void place_rows_by_expert(const ExpertArgs& args, ExpertWorkspace* work) {
   const int64_t slots = args.rows * args.top_k;
@@ -34,8 +39,14 @@ void place_rows_by_expert(const ExpertArgs& args, ExpertWorkspace* work) {
   for (int64_t expert = 0; expert < args.gate_up.count; ++expert) {
     const int32_t rows = std::exchange(work->next[size_t(expert)], begin);
     if (rows == 0) continue;
-    work->gate_up.push_back({.w = args.gate_up.at(expert), .row = begin, .rows = rows});
-    work->down.push_back({.w = args.down.at(expert), .row = begin, .rows = rows});
+    work->gate_up.push_back({.w = args.gate_up.at(expert),
+                             .bias = bias_of(args.gate_up_bias, args.gate_up, expert),
+                             .row = begin,
+                             .rows = rows});
+    work->down.push_back({.w = args.down.at(expert),
+                          .bias = bias_of(args.down_bias, args.down, expert),
+                          .row = begin,
+                          .rows = rows});
     begin += rows;
   }
   int32_t* const source = grown(work->source, slots);
@@ -62,7 +73,7 @@ void add_experts_at_once(const KernelContext& context, const ExpertArgs& args,
                         .y = grown(work->products, slots * 2 * inner),
                         .ldy = 2 * inner,
                         .m = slots},
-                       args.activation, activated);
+                       args.gating, activated);
   float* const out = grown(work->out, slots * hidden);
   grouped_linear(
       context,

@@ -54,9 +54,11 @@ struct ExpertArgs {
   const int32_t* ids = nullptr;    // [rows, top_k], each below the count of the stacks
   const float* weights = nullptr;  // [rows, top_k]
   int64_t top_k = 0;
-  PackedStack gate_up;  // of [2 * intermediate, hidden]
-  PackedStack down;     // of [hidden, intermediate]
-  Activation activation = Activation::kSilu;
+  PackedStack gate_up;                  // of [2 * intermediate, hidden]
+  PackedStack down;                     // of [hidden, intermediate]
+  const float* gate_up_bias = nullptr;  // [experts, 2 * intermediate] or null
+  const float* down_bias = nullptr;     // [experts, hidden] or null
+  Gating gating;
 };
 
 // Rows that add_experts takes at a time, which bounds its buffers. With 128 experts of which a row
@@ -74,8 +76,9 @@ struct ExpertWorkspace {
   std::vector<float> out;               // [R * top_k, hidden]
 };
 
-// sum[r, :] = fma(down(act(gate(x[r])) * up(x[r])), weight, sum[r, :]) for the row's experts in the
-// order of its ids, [rows, hidden]. Rows are grouped by expert, whose weights are read once.
+// sum[r, :] = fma(down(gated layer of x[r]), weight, sum[r, :]) for the row's experts in the order
+// of its ids, [rows, hidden]; both layers with their biases, where there are some. Rows are grouped
+// by expert, whose weights are read once.
 void add_experts(const KernelContext& context, const ExpertArgs& args, ExpertWorkspace* workspace,
                  float* sum);
 

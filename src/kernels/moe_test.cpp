@@ -158,17 +158,20 @@ class ExpertOps : public testing::TestWithParam<int> {
     Floats out(static_cast<size_t>(hidden));
     for (int64_t i = 0; i < args.rows * args.top_k; ++i) {
       const int64_t row = i / args.top_k;
-      gated_linear(context_,
-                   {.x = args.x + row * hidden,
-                    .ldx = hidden,
-                    .w = args.gate_up.at(args.ids[i]),
-                    .y = products.data(),
-                    .ldy = 2 * inner,
-                    .m = 1},
-                   args.activation, activated.data());
+      gated_linear(
+          context_,
+          {.x = args.x + row * hidden,
+           .ldx = hidden,
+           .w = args.gate_up.at(args.ids[i]),
+           .bias = args.gate_up_bias ? args.gate_up_bias + args.ids[i] * 2 * inner : nullptr,
+           .y = products.data(),
+           .ldy = 2 * inner,
+           .m = 1},
+          args.gating, activated.data());
       linear(context_, {.x = activated.data(),
                         .ldx = inner,
                         .w = args.down.at(args.ids[i]),
+                        .bias = args.down_bias ? args.down_bias + args.ids[i] * hidden : nullptr,
                         .y = out.data(),
                         .ldy = hidden,
                         .m = 1});
@@ -218,6 +221,38 @@ TEST_P(ExpertOps, ExpertsAddWhatEachRowGetsAlone) {
       add_experts(context_, args, &workspace, sum.data());
       EXPECT_TRUE(all_same_bits(sum, want))
           << shape.rows << " rows, " << shape.experts << " experts, " << profile_name(profile);
+    }
+  }
+}
+
+TEST_P(ExpertOps, BiasesAreThoseOfTheExpert) {
+  for (const auto profile : {Profile::kFloat32, Profile::kBFloat16}) {
+    context_.profile = profile;
+    ExpertWorkspace workspace;
+    for (const int64_t inner : {13, 32}) {
+      const ExpertShape shape{.rows = 40, .top_k = 3, .experts = 6, .hidden = 20, .inner = inner};
+      const Experts experts(numbers_, shape.experts, shape.hidden, shape.inner);
+      const Floats gate_up_bias = numbers_.floats(size_t(shape.experts * 2 * inner), -3.0f, 3.0f);
+      const Floats down_bias = numbers_.floats(size_t(shape.experts * shape.hidden), -3.0f, 3.0f);
+      const Ids ids = some_ids(shape.rows, shape.top_k, shape.experts);
+      const Floats weights = numbers_.floats(ids.size(), 0.0f, 1.0f);
+      const Floats x = numbers_.floats(size_t(shape.rows * shape.hidden));
+      const ExpertArgs args{
+          .x = x.data(),
+          .rows = shape.rows,
+          .ids = ids.data(),
+          .weights = weights.data(),
+          .top_k = shape.top_k,
+          .gate_up = experts.stack_gate_up,
+          .down = experts.stack_down,
+          .gate_up_bias = gate_up_bias.data(),
+          .down_bias = down_bias.data(),
+          .gating = {.activation = Activation::kClampedSwiglu, .alpha = 1.7f, .limit = 2.0f}};
+      Floats sum = numbers_.floats(x.size());
+      Floats want = sum;
+      add_plainly(args, &want);
+      add_experts(context_, args, &workspace, sum.data());
+      EXPECT_TRUE(all_same_bits(sum, want)) << inner << " " << profile_name(profile);
     }
   }
 }

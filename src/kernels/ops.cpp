@@ -219,6 +219,19 @@ void run_product(const KernelContext& context, const GroupedArgs& args, int64_t 
   });
 }
 
+// The `n` elements of one row.
+void activate(const KernelTable& table, const Gating& gating, const float* gate, const float* up,
+              int64_t n, float* out) {
+  switch (gating.activation) {
+    case Activation::kSilu:
+      return table.silu_mul(gate, up, n, out);
+    case Activation::kGeluTanh:
+      return table.gelu_tanh_mul(gate, up, n, out);
+    case Activation::kClampedSwiglu:
+      return table.clamped_swiglu(gate, up, n, gating.alpha, gating.limit, out);
+  }
+}
+
 }  // namespace
 
 std::string_view profile_name(Profile profile) {
@@ -264,34 +277,32 @@ void rms_norm(const KernelContext& context, const float* x, int64_t rows, int64_
 }
 
 void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
-                          Activation activation, float* out) {
+                          const Gating& gating, float* out) {
   if (args.m <= 0) return;
   const int64_t n = args.groups[0].w.n / 2;
-  const auto activate = [&](const OutputBlock& block) {
-    const auto kernel =
-        activation == Activation::kSilu ? context.table->silu_mul : context.table->gelu_tanh_mul;
+  const auto finish = [&](const OutputBlock& block) {
     for (int64_t r = block.row; r < block.row + block.rows; ++r) {
       const float* gate = args.y + r * args.ldy + block.column;
-      kernel(gate, gate + n, block.columns, out + r * n + block.column);
+      activate(*context.table, gating, gate, gate + n, block.columns, out + r * n + block.column);
     }
   };
   if (n % 16 != 0) {
     grouped_linear(context, args);
     return for_row_ranges(context, args.m, n, 1 << 13, [&](int64_t begin, int64_t end) {
-      activate({.row = begin, .rows = end - begin, .column = 0, .columns = n});
+      finish({.row = begin, .rows = end - begin, .column = 0, .columns = n});
     });
   }
   split_product(context, args, n, 1, [&](const GroupedArgs& product, const Block& block) {
     multiply(context, product, block);
     multiply(context, product, block, n / 16);
-    activate(output_block(block, n));
+    finish(output_block(block, n));
   });
 }
 
-void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
+void gated_linear(const KernelContext& context, const LinearArgs& args, const Gating& gating,
                   float* out) {
   const RowGroup group = whole_group(args);
-  grouped_gated_linear(context, one_group(args, group), activation, out);
+  grouped_gated_linear(context, one_group(args, group), gating, out);
 }
 
 }  // namespace rlgen::kernels

@@ -78,16 +78,27 @@ void grouped_linear(const KernelContext& context, const GroupedArgs& args);
 void rms_norm(const KernelContext& context, const float* x, int64_t rows, int64_t n,
               const float* weight, float eps, float* out);
 
-enum class Activation { kSilu, kGeluTanh };
+enum class Activation {
+  kSilu,           // silu(gate) * up
+  kGeluTanh,       // gelu_tanh(gate) * up
+  kClampedSwiglu,  // KernelTable::clamped_swiglu
+};
 
-// LinearArgs of 2n columns, gate and up, and out[r, :] = act(y[r, 0:n]) * y[r, n:2n], contiguous
-// rows of n.
-void gated_linear(const KernelContext& context, const LinearArgs& args, Activation activation,
+// What a gated layer makes of gate and up.
+struct Gating {
+  Activation activation = Activation::kSilu;
+  float alpha = 0.0f;  // of kClampedSwiglu
+  float limit = 0.0f;  // likewise
+};
+
+// LinearArgs of 2n columns, gate and up, and out[r, :] = what `gating` makes of y[r, 0:n] and
+// y[r, n:2n], contiguous rows of n.
+void gated_linear(const KernelContext& context, const LinearArgs& args, const Gating& gating,
                   float* out);
 
 // The same of a grouped product.
 void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
-                          Activation activation, float* out);
+                          const Gating& gating, float* out);
 
 // Attention of every sequence of a step. Scratch is kept in the context's threads.
 void attention(const KernelContext& context, const AttentionArgs& args,

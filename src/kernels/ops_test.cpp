@@ -107,19 +107,25 @@ TEST_P(Ops, LinearAddAddsTheProduct) {
 }
 
 TEST_P(Ops, GatedLinearActivatesTheProduct) {
-  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh}) {
+  for (const auto activation :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwiglu}) {
     for (const Shape3 shape : kShapes) {
       const int64_t n = shape.n / 2;
       Product product(*context_.table, numbers_, {shape.m, 2 * n, shape.k});
       Floats want(size_t(shape.m * n));
-      const auto kernel = activation == Activation::kSilu ? context_.table->silu_mul
-                                                          : context_.table->gelu_tanh_mul;
+      const KernelTable& table = *context_.table;
       for (int64_t r = 0; r < shape.m; ++r) {
         const float* gate = &product.whole[size_t(r * 2 * n)];
-        kernel(gate, gate + n, n, want.data() + r * n);
+        float* const row = want.data() + r * n;
+        if (activation == Activation::kSilu) table.silu_mul(gate, gate + n, n, row);
+        if (activation == Activation::kGeluTanh) table.gelu_tanh_mul(gate, gate + n, n, row);
+        if (activation == Activation::kClampedSwiglu) {
+          table.clamped_swiglu(gate, gate + n, n, 1.25f, 0.5f, row);
+        }
       }
       Floats out(want.size());
-      gated_linear(context_, product.args, activation, out.data());
+      gated_linear(context_, product.args,
+                   {.activation = activation, .alpha = 1.25f, .limit = 0.5f}, out.data());
       EXPECT_TRUE(all_same_bits(out, want)) << shape.m << "x" << shape.n << "x" << shape.k;
     }
   }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/float_mode.h"
@@ -135,6 +136,8 @@ void elementwise_part(const KernelTable& table, Input& input, DigestStream& stre
   take(stream, out);
   table.gelu_tanh_mul(y.data(), x.data(), kCount, out.data());
   take(stream, out);
+  table.clamped_swiglu(y.data(), x.data(), kCount, 1.702f, 1.5f, out.data());
+  take(stream, out);
   table.add(x.data(), y.data(), kCount);
   take(stream, x);
 }
@@ -180,7 +183,9 @@ void attention_part(const KernelTable& table, Input& input, DigestStream& stream
                      k.data(), v.data());
     }
     const Floats q = input.floats(kRows * 3 * layout.head_dim, -4.0f, 4.0f);
-    for (const int64_t window : {0, 100}) {
+    const Floats sinks = input.floats(3, -4.0f, 4.0f);
+    for (const auto& [window, sink] :
+         {std::pair{0, false}, std::pair{100, false}, std::pair{100, true}}) {
       Floats out(static_cast<size_t>(kRows * 3 * layout.value_dim));
       const AttentionArgs args{.q = q.data(),
                                .ldq = 3 * layout.head_dim,
@@ -189,7 +194,8 @@ void attention_part(const KernelTable& table, Input& input, DigestStream& stream
                                .heads = 3,
                                .kv = kv,
                                .scale = 0.158f,
-                               .window = window};
+                               .window = window,
+                               .sinks = sink ? sinks.data() : nullptr};
       Floats scratch(static_cast<size_t>(table.attention_scratch(args, kRows)));
       table.attention(
           args, {.block_table = blocks.data(), .rows = kRows, .first_position = kKeys - kRows},

@@ -176,7 +176,7 @@ void add_mlp(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
   kernels::gated_linear(
       step.context,
       product(step, work.normed.data(), rows, slots.gate_up, slots.gate_up_bias, gate_up),
-      step.spec.activation, activated);
+      step.spec.gating, activated);
   kernels::linear_add(
       step.context, product(step, activated, rows, slots.down, slots.down_bias, work.normed.data()),
       work.hidden.data());

@@ -46,7 +46,7 @@ struct DecoderSpec {
   int32_t intermediate = 0;
   float norm_eps = 1e-6f;
   float attention_scale = 0.0f;
-  kernels::Activation activation = kernels::Activation::kSilu;
+  kernels::Gating gating;
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;

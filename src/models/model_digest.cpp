@@ -18,11 +18,15 @@ std::string describe(const DecoderSpec& spec) {
       "flags {} {} {} {} {}\nrotary {} {:08x}",
       spec.family, spec.vocab_rows, spec.hidden, spec.layers, spec.heads, spec.kv_heads,
       spec.head_dim, spec.intermediate, bits_of(spec.norm_eps), bits_of(spec.attention_scale),
-      int(spec.activation), int(spec.qkv_bias), int(spec.output_bias), int(spec.mlp_bias),
+      int(spec.gating.activation), int(spec.qkv_bias), int(spec.output_bias), int(spec.mlp_bias),
       int(spec.qk_norm), int(spec.tied_head), spec.rotary.name,
       bits_of(spec.rotary.attention_factor));
   for (const float frequency : spec.rotary.inv_freq) {
     text += fmt::format(" {:08x}", bits_of(frequency));
+  }
+  if (spec.gating.activation == kernels::Activation::kClampedSwiglu) {
+    text += fmt::format("\nswiglu {:08x} {:08x}", bits_of(spec.gating.alpha),
+                        bits_of(spec.gating.limit));
   }
   if (spec.qk_norm_rows) text += fmt::format("\nnorm of rows, clip {:08x}", bits_of(spec.clip_qkv));
   if (const ExpertSpec& experts = spec.experts; experts.count > 0) {

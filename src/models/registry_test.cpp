@@ -239,7 +239,7 @@ TEST(Config, ContextInForce) {
 
 TEST(Config, GeluActivation) {
   const json config = with(config_of("llama"), {{"hidden_act", "gelu_pytorch_tanh"}});
-  EXPECT_EQ(accept(config).activation, kernels::Activation::kGeluTanh);
+  EXPECT_EQ(accept(config).gating.activation, kernels::Activation::kGeluTanh);
 }
 
 }  // namespace

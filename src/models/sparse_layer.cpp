@@ -63,7 +63,7 @@ void add_shared_expert(Step& step, int64_t rows, const DecoderSlots::Layer& slot
   float* activated = grown(work.activated, rows * size);
   kernels::gated_linear(step.context,
                         product(step, work.normed.data(), rows, slots.shared_gate_up, -1, gate_up),
-                        step.spec.activation, activated);
+                        step.spec.gating, activated);
   kernels::linear(step.context,
                   product(step, activated, rows, slots.shared_down, -1, work.normed.data()));
   kernels::add_weighted_rows(step.context, {.y = work.normed.data(), .weights = weights}, rows,
@@ -85,7 +85,7 @@ int64_t add_experts(Step& step, int64_t rows, const DecoderSlots::Layer& slots, 
                         .top_k = step.spec.experts.top_k,
                         .gate_up = step.weights.stack(slots.experts_gate_up),
                         .down = step.weights.stack(slots.experts_down),
-                        .activation = step.spec.activation},
+                        .gating = step.spec.gating},
                        &work.experts, work.hidden.data());
   if (slots.shared_gate >= 0) add_shared_expert(step, rows, slots);
   return rows;

@@ -26,6 +26,7 @@ const KernelTable* table() {
       .clip = clip,
       .silu_mul = silu_mul,
       .gelu_tanh_mul = gelu_tanh_mul,
+      .clamped_swiglu = clamped_swiglu,
       .rope_angles = shared::rope_angles,
       .rope = rope,
       .store_kv = store_kv,

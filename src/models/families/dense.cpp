@@ -56,7 +56,7 @@ FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults) {
   spec.intermediate = config.integer("intermediate_size", {1, 1 << 22});
   spec.norm_eps = float(config.number_or("rms_norm_eps", defaults.norm_eps, {1e-20, 1.0}));
   spec.max_position = config.integer("max_position_embeddings", {2, kMaxContext});
-  spec.activation = read_activation(config);
+  spec.gating.activation = read_activation(config);
   spec.tied_head = config.flag_or("tie_word_embeddings", defaults.tied_head);
   read_heads(config, defaults, &spec);
   spec.attention_scale = float(1.0 / std::sqrt(double(spec.head_dim)));

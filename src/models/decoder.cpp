@@ -136,7 +136,7 @@ void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) 
   });
 }
 
-void attend(Step& step, int32_t layer) {
+void attend(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
   float* attended = grown(step.work.attended, step.rows() * step.query_size());
   kernels::attention(step.context,
                      {.q = step.work.qkv.data(),
@@ -147,7 +147,8 @@ void attend(Step& step, int32_t layer) {
                       .kv = step.kv,
                       .layer = layer,
                       .scale = step.spec.attention_scale,
-                      .window = step.spec.layer[size_t(layer)].window},
+                      .window = step.spec.layer[size_t(layer)].window,
+                      .sinks = step.weights.bias(slots.sinks)},
                      step.work.sequences);
 }
 
@@ -199,6 +200,7 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
                             .qkv_bias = at("qkv_bias"),
                             .q_norm = at("q_norm"),
                             .k_norm = at("k_norm"),
+                            .sinks = at("sinks"),
                             .output = at("output"),
                             .output_bias = at("output_bias"),
                             .post_norm = at("post_norm"),
@@ -207,8 +209,11 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
                             .down = at("down"),
                             .down_bias = at("down_bias"),
                             .router = at("router"),
+                            .router_bias = at("router_bias"),
                             .experts_gate_up = at("experts_gate_up"),
+                            .experts_gate_up_bias = at("experts_gate_up_bias"),
                             .experts_down = at("experts_down"),
+                            .experts_down_bias = at("experts_down_bias"),
                             .shared_gate_up = at("shared_gate_up"),
                             .shared_down = at("shared_down"),
                             .shared_gate = at("shared_gate"),
@@ -256,7 +261,7 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
     // Every row has a route in a last sparse layer too, though it is not wanted.
     const bool routed = sparse && batch.routes != nullptr;
     if (last && batch.wanted_rows.empty() && !routed) return;
-    attend(step, layer);
+    attend(step, layer, slots);
     observe(step, ForwardPoint::kAttention, layer, workspace->attended.data(), step.query_size());
     if (last && !routed) rows = keep_wanted_before_output(step);
     add_attention_output(step, rows, slots);

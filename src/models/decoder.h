@@ -53,9 +53,10 @@ struct StepBatch {
 struct DecoderSlots {
   struct Layer {
     // -1 where the layer has none.
-    int32_t input_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias, post_norm, gate_up,
-        gate_up_bias, down, down_bias, router, experts_gate_up, experts_down, shared_gate_up,
-        shared_down, shared_gate;
+    int32_t input_norm, qkv, qkv_bias, q_norm, k_norm, sinks, output, output_bias, post_norm,
+        gate_up, gate_up_bias, down, down_bias, router, router_bias, experts_gate_up,
+        experts_gate_up_bias, experts_down, experts_down_bias, shared_gate_up, shared_down,
+        shared_gate;
     int32_t route_layer;  // its place on the route axis
   };
   int32_t embedding = -1;

@@ -30,8 +30,10 @@ struct ExpertSpec {
   int32_t intermediate = 0;  // of each expert
   // Of one more that every row goes through, weighted by a gate of its own; 0: there is none.
   int32_t shared_intermediate = 0;
-  bool normalize = false;  // the weights of a row's experts are divided by their sum
-  std::string count_key;   // of config.json, for messages: "num_experts"
+  bool normalize = false;    // the weights of a row's experts are divided by their sum
+  bool router_bias = false;  // added to the router's scores
+  bool bias = false;         // of both layers of every expert
+  std::string count_key;     // of config.json, for messages: "num_experts"
 };
 
 // A decoder as plain data: every family is a point in this space.
@@ -50,6 +52,7 @@ struct DecoderSpec {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
+  bool sinks = false;         // each query head has a score without a value in its softmax
   bool qk_norm = false;       // RMS norm of every query and key head
   bool qk_norm_rows = false;  // it is one over all query heads of a row, and one over all key heads
   float clip_qkv = 0.0f;      // with qk_norm_rows: largest size of an element of queries, keys and

@@ -28,10 +28,14 @@ std::string describe(const DecoderSpec& spec) {
     text += fmt::format("\nswiglu {:08x} {:08x}", bits_of(spec.gating.alpha),
                         bits_of(spec.gating.limit));
   }
+  if (spec.sinks) text += "\nsinks";
   if (spec.qk_norm_rows) text += fmt::format("\nnorm of rows, clip {:08x}", bits_of(spec.clip_qkv));
   if (const ExpertSpec& experts = spec.experts; experts.count > 0) {
     text += fmt::format("\nexperts {} {} {} {}", experts.count, experts.top_k, experts.intermediate,
                         int(experts.normalize));
+    if (experts.router_bias || experts.bias) {
+      text += fmt::format("\nexpert biases {} {}", int(experts.router_bias), int(experts.bias));
+    }
     if (experts.shared_intermediate > 0) {
       text += fmt::format("\nshared {}", experts.shared_intermediate);
     }

@@ -15,6 +15,7 @@ namespace rlgen::models {
 namespace {
 
 constexpr Family kFamilies[] = {
+    {"gpt_oss", "GptOssForCausalLM", read_gpt_oss, gpt_oss_names},
     {"llama", "LlamaForCausalLM", read_llama, dense_names},
     {"mistral", "MistralForCausalLM", read_mistral, dense_names},
     {"mixtral", "MixtralForCausalLM", read_mixtral, mixtral_names},

@@ -22,11 +22,12 @@ int64_t route_offset(const Step& step, int64_t row, const DecoderSlots::Layer& s
   return (step.batch_row(row) * layers + slots.route_layer) * step.spec.experts.top_k;
 }
 
-// The product of a router or a gate: in float32 whatever the profile.
-void score_rows(const Step& step, int64_t rows, int32_t slot, float* scores) {
+// The product of a router or a gate, and its bias where there is one: in float32 whatever the
+// profile.
+void score_rows(const Step& step, int64_t rows, int32_t slot, int32_t bias, float* scores) {
   kernels::KernelContext context = step.context;
   context.profile = kernels::Profile::kFloat32;
-  kernels::linear(context, product(step, step.work.normed.data(), rows, slot, -1, scores));
+  kernels::linear(context, product(step, step.work.normed.data(), rows, slot, bias, scores));
 }
 
 // The experts of each row, as given or by the router, and their weights.
@@ -37,7 +38,7 @@ void choose_experts(Step& step, int64_t rows, const DecoderSlots::Layer& slots) 
   float* scores = grown(work.router_scores, rows * experts.count);
   int32_t* ids = grown(work.expert_ids, rows * experts.top_k);
   float* weights = grown(work.expert_weights, rows * experts.top_k);
-  score_rows(step, rows, slots.router, scores);
+  score_rows(step, rows, slots.router, slots.router_bias, scores);
   std::fill_n(ids, rows * experts.top_k, -1);
   for (int64_t row = 0; step.batch.given_routes != nullptr && row < rows; ++row) {
     std::copy_n(step.batch.given_routes + route_offset(step, row, slots), top_k,
@@ -57,7 +58,7 @@ void add_shared_expert(Step& step, int64_t rows, const DecoderSlots::Layer& slot
   Workspace& work = step.work;
   const int64_t size = step.spec.experts.shared_intermediate;
   float* weights = grown(work.shared_weights, rows);
-  score_rows(step, rows, slots.shared_gate, weights);
+  score_rows(step, rows, slots.shared_gate, -1, weights);
   kernels::sigmoid_all(step.context, rows, weights);
   float* gate_up = grown(work.gate_up, rows * 2 * size);
   float* activated = grown(work.activated, rows * size);
@@ -85,6 +86,8 @@ int64_t add_experts(Step& step, int64_t rows, const DecoderSlots::Layer& slots, 
                         .top_k = step.spec.experts.top_k,
                         .gate_up = step.weights.stack(slots.experts_gate_up),
                         .down = step.weights.stack(slots.experts_down),
+                        .gate_up_bias = step.weights.bias(slots.experts_gate_up_bias),
+                        .down_bias = step.weights.bias(slots.experts_down_bias),
                         .gating = step.spec.gating},
                        &work.experts, work.hidden.data());
   if (slots.shared_gate >= 0) add_shared_expert(step, rows, slots);

@@ -50,6 +50,12 @@ struct Forms {
   }
 };
 
+std::string_view why_surplus(std::string_view name) {
+  return name.ends_with("_proj_blocks") || name.ends_with("_proj_scales")
+             ? "it holds weights in 4 bits, which are not served; save the checkpoint in bfloat16"
+             : "the model has no use for it";
+}
+
 // Pairs the manifest with the table and finds every fault.
 StatusOr<Arrivals> match(const std::vector<ManifestEntry>& manifest, const NameTable& table) {
   Arrivals arrivals;
@@ -59,8 +65,8 @@ StatusOr<Arrivals> match(const std::vector<ManifestEntry>& manifest, const NameT
     if (is_ignorable_tensor(arriving.name)) continue;
     const WeightEntry* entry = table.find(arriving.name);
     if (entry == nullptr) {
-      complain(&faults, fmt::format("tensor \"{}\" {} is surplus: the model has no use for it",
-                                    arriving.name, arriving.shape.to_string()));
+      complain(&faults, fmt::format("tensor \"{}\" {} is surplus: {}", arriving.name,
+                                    arriving.shape.to_string(), why_surplus(arriving.name)));
       continue;
     }
     forms.see(entry->form, arriving);

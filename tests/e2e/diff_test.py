@@ -56,7 +56,7 @@ class Runs(CommandLineTest):
 
     def test_equal_however_it_runs(self) -> None:
         """Instruction set, threads, chunks, blocks: no bit of any place differs."""
-        for model in ("llama_text", "qwen3", "mistral", "smollm3", "qwen2_moe", "olmoe_clip"):
+        for model in ("llama_text", "qwen3", "mistral", "smollm3", "qwen2_moe", "olmoe_clip", "gpt_oss"):
             with self.subTest(model=model):
                 report = self.report(
                     0,

@@ -27,7 +27,7 @@ std::vector<uint64_t> hostile_control_words() {
 
 TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
   DigestStream all;
-  for (const char* name : {"llama_tied", "smollm3", "mistral", "mixtral", "olmoe",
+  for (const char* name : {"gpt_oss", "llama_tied", "smollm3", "mistral", "mixtral", "olmoe",
                            "qwen2_moe_window", "qwen3_moe_step"}) {
     SCOPED_TRACE(name);
     const Loaded loaded = load_checkpoint(name);
@@ -70,10 +70,10 @@ TEST(EngineExact, TheCallersFloatModesDoNotReachAnyThread) {
 TEST(EngineExact, EveryFamilyAloneAndTogether) {
   DigestStream all;
   for (const char* name :
-       {"llama_tied", "llama_fp16", "llama_bias", "llama_rope_llama3", "llama_rope_yarn",
-        "llama_rope_longrope", "mistral", "mixtral_grouped", "mixtral_window", "olmoe_clip",
-        "qwen2", "qwen2_moe_window", "qwen2_window", "qwen3", "qwen3_moe_grouped", "qwen3_moe_step",
-        "smollm3"}) {
+       {"gpt_oss", "gpt_oss_plain", "llama_tied", "llama_fp16", "llama_bias", "llama_rope_llama3",
+        "llama_rope_yarn", "llama_rope_longrope", "mistral", "mixtral_grouped", "mixtral_window",
+        "olmoe_clip", "qwen2", "qwen2_moe_window", "qwen2_window", "qwen3", "qwen3_moe_grouped",
+        "qwen3_moe_step", "smollm3"}) {
     SCOPED_TRACE(name);
     const Loaded loaded = load_checkpoint(name);
     const auto requests = within_vocabulary(mixed_requests(10), loaded);

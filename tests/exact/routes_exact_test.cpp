@@ -14,7 +14,7 @@ namespace {
 
 using namespace rlgen::engine::test;  // NOLINT
 
-constexpr const char* kSparse[] = {"qwen3_moe"};
+constexpr const char* kSparse[] = {"gpt_oss", "qwen3_moe"};
 
 Settings with_routes(Settings settings) {
   settings.route_capture = RouteCapture::kExpertLayers;

@@ -54,6 +54,8 @@ DEMO_TEXTS = (
 )
 
 WHOLE_CONTEXT = (
+    "gpt_oss",
+    "gpt_oss_plain",
     "llama",
     "llama_tied",
     "llama_bias",

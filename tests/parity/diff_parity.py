@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from dump_transformers import dump, load_model  # noqa: E402
 
 CHECKPOINTS = (
+    "gpt_oss",
     "llama",
     "llama_bias",
     "llama_tied",

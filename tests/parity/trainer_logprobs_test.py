@@ -26,7 +26,7 @@ from rlgen.weight_sync import MemoryTransport, WeightSynchronizer
 
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 # Transformers holds the experts of a layer as one tensor: updates bring them in that form.
-EXPERTS = ("mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
+EXPERTS = ("gpt_oss", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
 FAMILIES = ("llama", "llama_bias", "llama_tied", "mistral", "qwen2", "qwen3", "smollm3", *EXPERTS)
 DEMO_MODEL = ROOT / "models" / "SmolLM2-135M-Instruct"
 # Both sides add the same float32 products in other orders.

@@ -35,7 +35,8 @@ class RouterWatch:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._taken: list[tuple[list[list[int]], list[float]]] = []
-        self._routers = [module for name, module in model.named_modules() if name.endswith(".mlp.gate")]
+        names = (".mlp.gate", ".mlp.router")
+        self._routers = [module for name, module in model.named_modules() if name.endswith(names)]
         for router in self._routers:
             router.register_forward_hook(self._take)
 
@@ -44,7 +45,8 @@ class RouterWatch:
 
     def _take(self, router: torch.nn.Module, inputs: tuple[torch.Tensor], output: tuple[torch.Tensor, ...]) -> None:
         chosen = output[-1]
-        scores = torch.nn.functional.linear(inputs[0].reshape(-1, inputs[0].shape[-1]), router.weight)
+        bias = getattr(router, "bias", None)
+        scores = torch.nn.functional.linear(inputs[0].reshape(-1, inputs[0].shape[-1]), router.weight, bias)
         best = torch.topk(torch.softmax(scores.double(), -1), min(chosen.shape[-1] + 1, scores.shape[-1])).values
         lead = (best[:, :-1] - best[:, 1:]).min(-1).values if best.shape[-1] > 1 else best[:, 0]
         self._taken.append((chosen.tolist(), [round(value, 9) for value in lead.tolist()]))

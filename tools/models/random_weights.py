@@ -10,6 +10,7 @@ from models.numbers import to_bfloat16_bits
 
 LOGIT_STD = 2.0
 SCORE_GAIN = 1.4
+SINK_STD = 2.0
 PIECE_ELEMENTS = 1 << 22
 
 
@@ -23,12 +24,13 @@ def random_tensor(seed: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
     Inputs of every linear layer have a root mean square near 1 after their norm. Query and key
     rows are scaled so that attention scores have a standard deviation near 2, head rows so that
-    logits have one near 2; norm weights lie around 1, biases around 0.
+    logits have one near 2, as sinks of attention have; norm weights lie around 1, biases around 0.
 
     Args:
         seed: seed of the checkpoint.
         name: Hugging Face name of the tensor.
-        shape: [outputs, inputs] for weights, [n] for norms and biases.
+        shape: [outputs, inputs] for weights, [experts, inputs, outputs] for those of transposed experts,
+            [n] for norms, sinks and biases, [experts, n] for biases of experts.
 
     Returns:
         float32 of `shape`.
@@ -41,8 +43,12 @@ def scaled(name: str, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
     """Normal `values`, of a tensor of `shape` or of some of its rows, as random_tensor scales them."""
     if name.endswith("norm.weight"):
         return 1.0 + 0.2 * values
-    if name.endswith(".bias"):
+    if name.endswith(("_bias", ".bias")):
         return 0.3 * values
+    if name.endswith(".sinks"):
+        return SINK_STD * values
+    if name.endswith("_proj"):
+        return values / np.sqrt(shape[-2])
     if "embed_tokens" in name or "lm_head" in name:
         return LOGIT_STD / np.sqrt(shape[-1]) * values
     if "q_proj" in name or "k_proj" in name:

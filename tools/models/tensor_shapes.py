@@ -15,20 +15,24 @@ def head_dim(config: dict[str, Any]) -> int:
 
 
 def has_qkv_bias(config: dict[str, Any]) -> bool:
-    """Whether query, key and value projections carry biases; Qwen2 has them without saying so."""
+    """Whether query, key and value projections carry biases; Qwen2 and gpt-oss have them without saying so."""
     if config["model_type"] == "qwen2_moe":
         return config.get("qkv_bias", True)
+    if config["model_type"] == "gpt_oss":
+        return config.get("attention_bias", True)
     return config["model_type"] == "qwen2" or config.get("attention_bias", False)
 
 
 def has_output_bias(config: dict[str, Any]) -> bool:
     """Whether the attention output projection carries a bias."""
+    if config["model_type"] == "gpt_oss":
+        return has_qkv_bias(config)
     return config["model_type"] not in ("qwen2", "qwen2_moe") and config.get("attention_bias", False)
 
 
 def is_sparse(config: dict[str, Any], layer: int) -> bool:
     """Whether a layer has experts in place of one feed-forward block."""
-    if config["model_type"] in ("mixtral", "olmoe"):
+    if config["model_type"] in ("gpt_oss", "mixtral", "olmoe"):
         return True
     if config["model_type"] not in ("qwen2_moe", "qwen3_moe"):
         return False
@@ -54,6 +58,8 @@ def attention_shapes(config: dict[str, Any], prefix: str) -> Shapes:
     if config["model_type"] == "olmoe":
         shapes[f"{prefix}.q_norm.weight"] = (query,)
         shapes[f"{prefix}.k_norm.weight"] = (key,)
+    if config["model_type"] == "gpt_oss":
+        shapes[f"{prefix}.sinks"] = (config["num_attention_heads"],)
     return shapes
 
 
@@ -84,6 +90,20 @@ def expert_shapes(config: dict[str, Any], prefix: str) -> Shapes:
     return shapes
 
 
+def transposed_expert_shapes(config: dict[str, Any], prefix: str) -> Shapes:
+    """Tensors of the experts of one layer of gpt-oss and of their router; those of experts are [inputs, outputs]."""
+    hidden, inner, count = config["hidden_size"], config["intermediate_size"], config["num_local_experts"]
+    experts = f"{prefix}.mlp.experts"
+    return {
+        f"{prefix}.mlp.router.weight": (count, hidden),
+        f"{prefix}.mlp.router.bias": (count,),
+        f"{experts}.gate_up_proj": (count, hidden, 2 * inner),
+        f"{experts}.gate_up_proj_bias": (count, 2 * inner),
+        f"{experts}.down_proj": (count, inner, hidden),
+        f"{experts}.down_proj_bias": (count, hidden),
+    }
+
+
 def checkpoint_shapes(config: dict[str, Any]) -> Shapes:
     """Every tensor of the checkpoint: name -> shape, embedding first, head last."""
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
@@ -93,7 +113,9 @@ def checkpoint_shapes(config: dict[str, Any]) -> Shapes:
         shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
         shapes |= attention_shapes(config, f"{prefix}.self_attn")
         shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
-        if is_sparse(config, layer):
+        if config["model_type"] == "gpt_oss":
+            shapes |= transposed_expert_shapes(config, prefix)
+        elif is_sparse(config, layer):
             shapes |= expert_shapes(config, prefix)
         else:
             shapes |= mlp_shapes(config, f"{prefix}.mlp", config["intermediate_size"])

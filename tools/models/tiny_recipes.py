@@ -138,10 +138,55 @@ OLMOE: Config = variant(
     router_aux_loss_coef=0.01,
 )
 
+GPT_OSS: Config = variant(
+    "gpt_oss",
+    "GptOssForCausalLM",
+    num_hidden_layers=3,
+    hidden_size=40,
+    intermediate_size=20,
+    head_dim=12,
+    attention_bias=True,
+    attention_dropout=0.0,
+    experts_per_token=3,
+    initial_context_length=32,
+    layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    max_position_embeddings=128,
+    num_local_experts=6,
+    num_experts_per_tok=3,
+    output_router_logits=False,
+    rope_scaling={
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 32,
+    },
+    rope_theta=150000,
+    router_aux_loss_coef=0.9,
+    sliding_window=8,
+    swiglu_limit=1.25,
+)
+
 LONGROPE_SHORT = [1.0, 1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4]
 LONGROPE_LONG = [1.0, 1.1, 1.35, 1.9, 2.6, 3.1, 3.6, 4.0]
 
 RECIPES: dict[str, Recipe] = {
+    "gpt_oss": Recipe(
+        "sinks in every head, experts with biases whose gate is bounded at 1.25, every other layer with a window of 8"
+        " keys, yarn whose bounds are not rounded",
+        GPT_OSS,
+        "BF16",
+        seed=24,
+    ),
+    "gpt_oss_plain": Recipe(
+        "the same without biases on q, k, v and o, every other layer with a window without being listed, the usual"
+        " bound and scaling without a key",
+        without(GPT_OSS, "rope_scaling", "layer_types", "swiglu_limit", "experts_per_token", "initial_context_length")
+        | {"attention_bias": False, "sliding_window": 20, "num_local_experts": 10, "num_experts_per_tok": 4}
+        | {"num_hidden_layers": 2, "tie_word_embeddings": True},
+        seed=25,
+    ),
     "llama": Recipe("untied head, float32, head_dim other than hidden / heads", LLAMA),
     "llama_tied": Recipe(
         "tied head, bfloat16, one KV head, sizes that are no multiples of 16",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "models/families/table_builder.h"
 
 namespace rlgen::models {
@@ -15,7 +17,7 @@ std::string count_of(const ExpertSpec& experts) {
 
 void add_router_slot(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
   const std::string own = fmt::format("{}{}.weight", names->tensors, experts.router);
-  const bool renamed = experts.router != kGroupedRouter;
+  const bool renamed = experts.router != kGroupedRouter && !experts.transposed;
   names->table.matrix(names->slots + "router", spec.hidden);
   names->table.outside_profile();
   names->table.sized_by(count_of(spec.experts));
@@ -24,6 +26,11 @@ void add_router_slot(const DecoderSpec& spec, const ExpertNames& experts, LayerN
     names->table.grouped(fmt::format("{}{}.weight", names->tensors, kGroupedRouter),
                          Shape{spec.experts.count, spec.hidden});
   }
+  names->table.close();
+  if (!spec.experts.router_bias) return;
+  names->table.vector(names->slots + "router_bias");
+  names->table.sized_by(count_of(spec.experts));
+  names->table.fill(fmt::format("{}{}.bias", names->tensors, experts.router), spec.experts.count);
   names->table.close();
 }
 
@@ -48,6 +55,34 @@ void add_stack(const DecoderSpec& spec, const ExpertNames& experts, std::string_
   names->table.close();
 }
 
+// The matrices of all experts, [rows, columns] each, and their biases under names that hold them
+// transposed.
+void add_transposed_stack(const DecoderSpec& spec, const std::string& slot,
+                          const std::string& tensor, std::pair<int64_t, int64_t> shape,
+                          bool interleaved, TableBuilder* table) {
+  const auto [rows, columns] = shape;
+  const int64_t count = spec.experts.count;
+  table->matrix(slot, columns, count);
+  table->sized_by(count_of(spec.experts));
+  table->fill_whole(tensor, Shape{count, columns, rows},
+                    {.transposed = true, .interleaved = interleaved});
+  table->close();
+  if (!spec.experts.bias) return;
+  table->vector(slot + "_bias");
+  table->sized_by(count_of(spec.experts));
+  table->fill_whole(tensor + "_bias", Shape{count, rows}, {.interleaved = interleaved});
+  table->close();
+}
+
+void add_transposed_stacks(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
+  const int64_t inner = spec.experts.intermediate;
+  const std::string tensors = fmt::format("{}{}.", names->tensors, experts.experts);
+  add_transposed_stack(spec, names->slots + "experts_gate_up", tensors + "gate_up_proj",
+                       {2 * inner, spec.hidden}, /*interleaved=*/true, &names->table);
+  add_transposed_stack(spec, names->slots + "experts_down", tensors + "down_proj",
+                       {spec.hidden, inner}, /*interleaved=*/false, &names->table);
+}
+
 void add_shared_slots(const DecoderSpec& spec, LayerNames* names) {
   const int64_t inner = spec.experts.shared_intermediate;
   names->linear("shared_gate_up", spec.hidden,
@@ -63,6 +98,7 @@ void add_shared_slots(const DecoderSpec& spec, LayerNames* names) {
 void add_expert_slots(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
   const int64_t inner = spec.experts.intermediate;
   add_router_slot(spec, experts, names);
+  if (experts.transposed) return add_transposed_stacks(spec, experts, names);
   add_stack(spec, experts, "experts_gate_up", {{experts.gate, inner}, {experts.up, inner}},
             spec.hidden, "gate_up_proj", names);
   add_stack(spec, experts, "experts_down", {{experts.down, spec.hidden}}, inner, "down_proj",
@@ -86,6 +122,10 @@ void add_layer(const DecoderSpec& spec, const ExpertNames& experts, int32_t laye
     const bool rows = spec.qk_norm_rows;
     names.vector("q_norm", {{"self_attn.q_norm", rows ? queries : head}}, "weight");
     names.vector("k_norm", {{"self_attn.k_norm", rows ? keys : head}}, "weight");
+  }
+  if (spec.sinks) {
+    names.table.vector(names.slots + "sinks");
+    names.table.fill(names.tensors + "self_attn.sinks", spec.heads).close();
   }
   names.linear("output", queries, {{"self_attn.o_proj", spec.hidden}}, spec.output_bias);
   names.vector("post_norm", {{"post_attention_layernorm", spec.hidden}}, "weight");

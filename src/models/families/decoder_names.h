@@ -15,6 +15,8 @@ struct ExpertNames {
   std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  // The grouped tensors are the only ones, and hold the matrices transposed, gate and up in turns.
+  bool transposed = false;
 };
 
 // The names of a decoder with separate q, k, v, gate and up projections, as Llama has them:
@@ -32,11 +34,16 @@ struct ExpertNames {
 //   mlp.shared_expert.down_proj               [hidden, S]
 //   mlp.shared_expert_gate                    [1, hidden]
 // all but the grouped ones followed by ".weight". A router that is not called mlp.gate is so in the
-// grouped form.
-// Slots: "embedding", "layers.N.{input_norm, qkv, qkv_bias, q_norm, k_norm, output, output_bias,
-// post_norm, gate_up, gate_up_bias, down, down_bias}", in sparse layers "layers.N.{router,
-// experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate}", "final_norm", "head"
-// (a tied head is the embedding's slot, and its name optional).
+// grouped form. Transposed ones, alone, are
+//   <router>.{weight, bias}                   [E, hidden], [E]
+//   <experts>.gate_up_proj{, _bias}           [E, hidden, 2 I], [E, 2 I]: gate 0, up 0, gate 1, ...
+//   <experts>.down_proj{, _bias}              [E, I, hidden], [E, hidden]
+// Where heads have sinks, self_attn.sinks [heads] holds them.
+// Slots: "embedding", "layers.N.{input_norm, qkv, qkv_bias, q_norm, k_norm, sinks, output,
+// output_bias, post_norm, gate_up, gate_up_bias, down, down_bias}", in sparse layers "layers.N.{
+// router, router_bias, experts_gate_up, experts_gate_up_bias, experts_down, experts_down_bias,
+// shared_gate_up, shared_down, shared_gate}", "final_norm", "head" (a tied head is the embedding's
+// slot, and its name optional).
 NameTable decoder_names(const DecoderSpec& spec, const ExpertNames& experts);
 
 // Of a dense decoder, or of one whose experts have the usual names.

@@ -27,6 +27,7 @@ struct Family {
 };
 
 // One per file of this folder.
+FamilyConfig read_gpt_oss(ConfigReader& config);
 FamilyConfig read_llama(ConfigReader& config);
 FamilyConfig read_mistral(ConfigReader& config);
 FamilyConfig read_mixtral(ConfigReader& config);
@@ -38,6 +39,7 @@ FamilyConfig read_qwen3_moe(ConfigReader& config);
 FamilyConfig read_smollm3(ConfigReader& config);
 
 // Of families that have names of their own.
+NameTable gpt_oss_names(const DecoderSpec& spec);
 NameTable mixtral_names(const DecoderSpec& spec);
 
 }  // namespace rlgen::models

@@ -19,23 +19,30 @@ struct ColumnRun {
   int64_t width = 1;   // 2: a whole pair
 };
 
-// Calls f(run) for columns [column, column + columns), tile after tile: what a tile takes is
-// written one line after the other, and the part of the source that it comes from is read once.
+// Columns that are taken together down all tiles: so many streams of the source stay in the
+// first-level cache with the lines that they fill, and few enough pages are open at a time.
+constexpr int64_t kColumnsTogether = 32;
+
+// Calls f(run) for columns [column, column + columns).
 template <int64_t kDepth, typename F>
 void for_each_run(int64_t n, int64_t k, int64_t column, int64_t columns, F f) {
   const int64_t tile_elements = (k + kDepth - 1) / kDepth * kDepth * kTileRows;
-  for (int64_t row = 0; row < n; row += kTileRows) {
-    const int64_t tile = row / kTileRows * tile_elements;
-    for (int64_t done = 0; done < columns;) {
-      const int64_t half = (column + done) % kDepth;
-      const int64_t line = (column + done) / kDepth;
-      const int64_t width = std::min(kDepth - half, columns - done);
-      f(ColumnRun{.at = tile + line * kDepth * kTileRows + half,
-                  .row = row,
-                  .rows = std::min(kTileRows, n - row),
-                  .column = done,
-                  .width = width});
-      done += width;
+  for (int64_t begin = 0, end = 0; begin < columns; begin = end) {
+    const int64_t block = (column + begin) / kColumnsTogether;
+    end = std::min(columns, (block + 1) * kColumnsTogether - column);
+    for (int64_t row = 0; row < n; row += kTileRows) {
+      const int64_t tile = row / kTileRows * tile_elements;
+      for (int64_t done = begin; done < end;) {
+        const int64_t half = (column + done) % kDepth;
+        const int64_t line = (column + done) / kDepth;
+        const int64_t width = std::min(kDepth - half, end - done);
+        f(ColumnRun{.at = tile + line * kDepth * kTileRows + half,
+                    .row = row,
+                    .rows = std::min(kTileRows, n - row),
+                    .column = done,
+                    .width = width});
+        done += width;
+      }
     }
   }
 }
@@ -53,11 +60,55 @@ void for_each_of(const ColumnRun& run, int64_t n, Packed* packed, Columns* colum
   }
 }
 
+// Eight elements of one column.
+using Eight = uint16_t __attribute__((vector_size(16)));
+
+Eight load_eight(const std::byte* from) {
+  Eight eight;
+  std::memcpy(&eight, from, sizeof eight);
+  return eight;
+}
+
+// A whole line of a tile: 16 rows of a float32 column, or of two columns of 2-byte elements that
+// are `column_bytes` apart. Both ways are five times slower one element at a time.
+void pack_line(const std::byte* columns, int64_t column_bytes, int64_t depth, std::byte* line) {
+  if (depth == 1) {
+    std::memcpy(line, columns, 64);
+    return;
+  }
+  for (int64_t part = 0; part < 2; ++part) {
+    const Eight even = load_eight(columns + part * 16);
+    const Eight odd = load_eight(columns + column_bytes + part * 16);
+    const Eight pairs[2] = {__builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11),
+                            __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15)};
+    std::memcpy(line + part * 32, pairs, sizeof pairs);
+  }
+}
+
+void unpack_line(const std::byte* line, int64_t column_bytes, int64_t depth, std::byte* columns) {
+  if (depth == 1) {
+    std::memcpy(columns, line, 64);
+    return;
+  }
+  for (int64_t part = 0; part < 2; ++part) {
+    const Eight low = load_eight(line + part * 32);
+    const Eight high = load_eight(line + part * 32 + 16);
+    const Eight even = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+    const Eight odd = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+    std::memcpy(columns + part * 16, &even, sizeof even);
+    std::memcpy(columns + column_bytes + part * 16, &odd, sizeof odd);
+  }
+}
+
 template <typename T>
 void pack_columns_of(std::byte* packed, int64_t n, int64_t k, int64_t column, int64_t columns,
                      const std::byte* source) {
   constexpr int64_t kDepth = sizeof(T) == 2 ? 2 : 1;
   for_each_run<kDepth>(n, k, column, columns, [&](const ColumnRun& run) {
+    if (run.rows == kTileRows && run.width == kDepth) {
+      return pack_line(source + (run.column * n + run.row) * int64_t(sizeof(T)),
+                       n * int64_t(sizeof(T)), kDepth, packed + run.at * int64_t(sizeof(T)));
+    }
     for_each_of<T, kDepth>(run, n, packed, source, [](std::byte* to, const std::byte* from) {
       std::memcpy(to, from, sizeof(T));
     });
@@ -69,6 +120,11 @@ void unpack_columns_of(const PackedMatrix& matrix, int64_t column, int64_t colum
                        std::byte* destination) {
   constexpr int64_t kDepth = sizeof(T) == 2 ? 2 : 1;
   for_each_run<kDepth>(matrix.n, matrix.k, column, columns, [&](const ColumnRun& run) {
+    if (run.rows == kTileRows && run.width == kDepth) {
+      return unpack_line(matrix.data + run.at * int64_t(sizeof(T)), matrix.n * int64_t(sizeof(T)),
+                         kDepth,
+                         destination + (run.column * matrix.n + run.row) * int64_t(sizeof(T)));
+    }
     for_each_of<T, kDepth>(
         run, matrix.n, matrix.data, destination,
         [](const std::byte* from, std::byte* to) { std::memcpy(to, from, sizeof(T)); });

@@ -158,13 +158,7 @@ inline EngineOptions make_options(const Loaded& loaded, const Settings& settings
 // KV memory starts full of NaN: whatever reads a slot that was not written shows.
 inline EngineParts make_parts(const Loaded& loaded, const Settings& settings, EventSink* sink) {
   const models::DecoderSpec& spec = loaded.model.decoder.spec;
-  kernels::KvLayout layout;
-  layout.dtype = settings.kv_dtype;
-  layout.layers = spec.layers;
-  layout.kv_heads = spec.kv_heads;
-  layout.head_dim = spec.head_dim;
-  layout.value_dim = spec.head_dim;
-  layout.block_size = settings.block_size;
+  kernels::KvLayout layout = models::kv_layout(spec, settings.kv_dtype, settings.block_size);
   layout.side_bytes =
       route_bytes(route_facts(settings.route_capture, route_layers(spec)), settings.block_size);
   auto memory = *Region::create(int64_t(layout.block_stride()) * settings.kv_blocks);

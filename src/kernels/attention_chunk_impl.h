@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/attention_keys_impl.h"
 #include "kernels/attention_tiles_impl.h"
 #include "kernels/exp_impl.h"
 
@@ -45,12 +46,6 @@ static void add_value_blocks(const RowGroup& group, const ChunkPart& part, Tiles
     add_value_block<kType>(part, values, row, rows, begin, end, value_dim);
     row += rows;
   }
-}
-
-template <DType kType>
-RLGEN_INLINE const std::byte* widen(const std::byte* from, int64_t n, float* to) {
-  for (int64_t i = 0; i < n; i += 16) store(load_at<kType>(from, i), to + i);
-  return reinterpret_cast<const std::byte*>(to);
 }
 
 // Conversion in the inner loop costs half as much again as its multiply-adds; where several blocks
@@ -177,6 +172,7 @@ static void attend_chunk(const AttentionArgs& args, const RowGroup& group, Chunk
   for (int row = 0; row < group.rows; ++row) {
     if (part.from[row] < part.to[row]) weigh_row(part, row);
   }
+  if (layout.values_in_keys) return add_values_in_keys<kType>(group, part, layout.value_dim);
   add_group_values<kType>(group, part, layout.value_dim);
 }
 

@@ -77,6 +77,7 @@ struct TilesOfHead {
     return block(tile) + row_in_block(tile) * size_t(args.kv.layout.head_dim) * element();
   }
   const std::byte* values(int64_t tile) const {
+    if (args.kv.layout.values_in_keys) return keys(tile);
     return block(tile) + args.kv.layout.value_offset() +
            row_in_block(tile) * size_t(args.kv.layout.value_dim) * element();
   }
@@ -130,7 +131,7 @@ static bool locate_chunk(const AttentionArgs& args, const AttentionSequence& seq
     part->values[tile] = tiles.values(begin / kTileKeys + tile);
     part->after_keys[tile] = part->after_values[tile] = nullptr;
   }
-  if (group.rows <= kBlockRows) {
+  if (group.rows <= kBlockRows && !args.kv.layout.values_in_keys) {
     const int64_t last = (group.end[group.rows - 1] - 1) / kTileKeys;
     plan_fetches(tiles, begin / kTileKeys, last, part);
   }
@@ -161,14 +162,20 @@ static void attend_group(const AttentionArgs& args, const AttentionSequence& seq
   for (int row = 0; row < group.rows; ++row) finish_row(group, row, value_dim);
 }
 
+// Query heads of a task.
+RLGEN_INLINE int64_t heads_of(const AttentionArgs& args, const AttentionTask& task) {
+  return task.heads > 0 ? task.heads : args.heads / args.kv.layout.kv_heads;
+}
+
 // Makes row `index` of the task (position by position, the heads of each together) the next row of
 // the group.
 static void add_row(const AttentionArgs& args, const AttentionSequence& sequence,
                     const AttentionTask& task, int64_t index, RowGroup* group) {
   const KvLayout& layout = args.kv.layout;
-  const int64_t heads = args.heads / layout.kv_heads;
+  const int64_t heads = heads_of(args, task);
   const int64_t position_row = task.row_begin + index / heads;
-  const int64_t head = task.kv_head * heads + index % heads;
+  const int64_t sharing = args.heads / layout.kv_heads;
+  const int64_t head = task.kv_head * sharing + task.first_head + index % heads;
   const int64_t position = sequence.first_position + position_row;
   const int row = group->rows++;
   const int64_t batch_row = sequence.first_row + position_row;
@@ -216,11 +223,24 @@ RLGEN_INLINE int64_t widened_floats(const KvLayout& layout) {
   return kValueTiles * kTileKeys * int64_t(larger(layout.head_dim, layout.value_dim));
 }
 
-static int64_t attention_scratch(const AttentionArgs& args, int64_t rows) {
+RLGEN_INLINE int64_t lane_floats(const KvLayout& layout) {
+  return layout.values_in_keys ? kChunkKeys * kLaneRows : 0;
+}
+
+// Rows that go together.
+RLGEN_INLINE int64_t group_rows(const KvLayout& layout) {
+  return layout.values_in_keys ? kMostGroupRows : kGroupRows;
+}
+
+RLGEN_INLINE int64_t rows_of(const AttentionArgs& args, const AttentionTask& task) {
+  return (task.row_end - task.row_begin) * heads_of(args, task);
+}
+
+static int64_t attention_scratch(const AttentionArgs& args, const AttentionTask& task) {
   const KvLayout& layout = args.kv.layout;
-  const int64_t all = rows * (args.heads / layout.kv_heads);
-  const int64_t together = all < kGroupRows ? all : kGroupRows;
-  return kLineFloats + widened_floats(layout) +
+  const int64_t all = rows_of(args, task);
+  const int64_t together = all < group_rows(layout) ? all : group_rows(layout);
+  return kLineFloats + widened_floats(layout) + lane_floats(layout) +
          together * (kChunkKeys + 2 * int64_t(layout.value_dim));
 }
 
@@ -229,15 +249,17 @@ template <typename F>
 RLGEN_INLINE void for_groups(const AttentionArgs& args, const AttentionSequence& sequence,
                              const AttentionTask& task, float* scratch, F fn) {
   const KvLayout& layout = args.kv.layout;
-  const int64_t rows = (task.row_end - task.row_begin) * (args.heads / layout.kv_heads);
-  for (int64_t done = 0; done < rows; done += kGroupRows) {
+  const int64_t rows = rows_of(args, task);
+  const int64_t most = group_rows(layout);
+  for (int64_t done = 0; done < rows; done += most) {
     RowGroup group;
     ChunkPart part;
-    for (int64_t i = done; i < rows && i < done + kGroupRows; ++i) {
+    for (int64_t i = done; i < rows && i < done + most; ++i) {
       add_row(args, sequence, task, i, &group);
     }
     part.widened = next_line(scratch);
-    part.weight = part.widened + widened_floats(layout);
+    part.lane_weights = part.widened + widened_floats(layout);
+    part.weight = part.lane_weights + lane_floats(layout);
     part.value = part.weight + int64_t(group.rows) * kChunkKeys;
     group.value = part.value + group.rows * int64_t(layout.value_dim);
     fn(done, group, part);
@@ -266,8 +288,8 @@ static void attention(const AttentionArgs& args, const AttentionSequence& sequen
   });
 }
 
-static int64_t attention_sums(const AttentionArgs& args, int64_t rows) {
-  return rows * (args.heads / args.kv.layout.kv_heads) * chunk_sums_floats(args.kv.layout);
+static int64_t attention_sums(const AttentionArgs& args, const AttentionTask& task) {
+  return rows_of(args, task) * chunk_sums_floats(args.kv.layout);
 }
 
 static void attention_chunks(const AttentionArgs& args, const AttentionSequence& sequence,

@@ -4,9 +4,9 @@
 #include "base/scratch.h"
 #include "kernels/ops.h"
 
-// How the attention of a step is spread over threads: by sequence, rows and KV head, and for a few
-// rows that see many keys by chunks of keys too. What is merged, and in which order, is the same in
-// either case.
+// How the attention of a step is spread over threads: by sequence, rows and KV head, where many
+// query heads share one by these too, and for a few rows that see many keys by chunks of keys. What
+// is merged, and in which order, is the same in every case.
 namespace rlgen::kernels {
 namespace {
 
@@ -14,6 +14,10 @@ namespace {
 constexpr int64_t kTaskRows = 32;
 // A task with up to this many rows may be split by keys.
 constexpr int64_t kSplitRows = 4;
+// Query heads of one task at most, and at least where there would be fewer tasks than threads: each
+// task reads its keys anew. Latent attention has one KV head for all of its query heads.
+constexpr int32_t kMostHeads = 32;
+constexpr int32_t kLeastHeads = 8;
 // Keys that a piece must have to be worth a claim.
 constexpr int64_t kPieceChunks = 2;
 // Tasks for each thread above which there is nothing to even out.
@@ -32,16 +36,41 @@ struct Plan {
   int64_t sums = 0;           // floats for the sums of all chunks
 };
 
+// Query heads of each task; the last ones of a KV head may be fewer.
+int32_t heads_of_task(const AttentionArgs& args, std::span<const AttentionSequence> sequences,
+                      int64_t threads) {
+  int64_t tasks = 0;
+  for (const AttentionSequence& sequence : sequences) {
+    tasks += (sequence.rows + kTaskRows - 1) / kTaskRows * args.kv.layout.kv_heads;
+  }
+  return std::min(args.heads / args.kv.layout.kv_heads, tasks < threads ? kLeastHeads : kMostHeads);
+}
+
+// Some rows of one KV head and sequence, for all query heads of that head.
+void add_tasks(const AttentionArgs& args, AttentionTask rows, int32_t heads,
+               std::vector<AttentionTask>* tasks) {
+  const int32_t all = args.heads / args.kv.layout.kv_heads;
+  for (int32_t first = 0; first < all; first += heads) {
+    rows.first_head = first;
+    rows.heads = std::min(heads, all - first);
+    tasks->push_back(rows);
+  }
+}
+
 std::vector<AttentionTask> whole_tasks(const AttentionArgs& args,
-                                       std::span<const AttentionSequence> sequences) {
+                                       std::span<const AttentionSequence> sequences,
+                                       int64_t threads) {
+  const int32_t heads = heads_of_task(args, sequences, threads);
   std::vector<AttentionTask> tasks;
   for (size_t s = 0; s < sequences.size(); ++s) {
     for (int64_t end = sequences[s].rows; end > 0; end -= kTaskRows) {
       for (int32_t kv_head = 0; kv_head < args.kv.layout.kv_heads; ++kv_head) {
-        tasks.push_back({.sequence = int32_t(s),
-                         .kv_head = kv_head,
-                         .row_begin = std::max<int64_t>(0, end - kTaskRows),
-                         .row_end = end});
+        add_tasks(args,
+                  {.sequence = int32_t(s),
+                   .kv_head = kv_head,
+                   .row_begin = std::max<int64_t>(0, end - kTaskRows),
+                   .row_end = end},
+                  heads, &tasks);
       }
     }
   }
@@ -62,7 +91,7 @@ void split(const KernelContext& context, const AttentionArgs& args, const Attent
            ChunkRange seen, int64_t parts, Plan* plan) {
   const Piece whole{.task = task, .chunks = seen, .sums = plan->sums};
   plan->merges.push_back(whole);
-  plan->sums += context.table->attention_sums(args, task.row_end - task.row_begin) * seen.all;
+  plan->sums += context.table->attention_sums(args, task) * seen.all;
   for (int64_t part = 0; part < parts; ++part) {
     const int64_t count = seen.end - seen.begin;
     Piece piece = whole;
@@ -75,8 +104,8 @@ void split(const KernelContext& context, const AttentionArgs& args, const Attent
 Plan make_plan(const KernelContext& context, const AttentionArgs& args,
                std::span<const AttentionSequence> sequences) {
   Plan plan;
-  const std::vector<AttentionTask> tasks = whole_tasks(args, sequences);
   const int64_t threads = context.pool->num_threads();
+  const std::vector<AttentionTask> tasks = whole_tasks(args, sequences, threads);
   const bool enough = threads == 1 || int64_t(tasks.size()) >= threads * kEnoughTasks;
   for (const AttentionTask& task : tasks) {
     const ChunkRange seen = chunks_seen(args, sequences[size_t(task.sequence)], task);
@@ -94,7 +123,7 @@ Plan make_plan(const KernelContext& context, const AttentionArgs& args,
 float* task_scratch(const KernelContext& context, const AttentionArgs& args,
                     const AttentionTask& task) {
   thread_local std::vector<float> scratch;
-  return grown(scratch, context.table->attention_scratch(args, task.row_end - task.row_begin));
+  return grown(scratch, context.table->attention_scratch(args, task));
 }
 
 }  // namespace

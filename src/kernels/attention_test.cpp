@@ -72,6 +72,14 @@ std::vector<Shape> shapes() {
       {.heads = 5, .kv_heads = 1, .head_dim = 16, .value_dim = 16, .block_size = 48, .window = 300},
       {.heads = 6, .kv_heads = 2, .head_dim = 24, .value_dim = 40, .window = 37, .sinks = true},
       {.heads = 8, .kv_heads = 1, .dtype = DType::kBFloat16, .sinks = true},
+      {.heads = 9, .kv_heads = 1, .head_dim = 47, .value_dim = 35, .values_in_keys = true},
+      {.heads = 13,
+       .kv_heads = 1,
+       .head_dim = 72,
+       .value_dim = 64,
+       .block_size = 32,
+       .dtype = DType::kBFloat16,
+       .values_in_keys = true},
   };
 }
 
@@ -255,12 +263,46 @@ TEST_P(Attention, ASinkOfMinusInfinityIsNone) {
   for (const float v : sequence.attend(290, 5)) EXPECT_EQ(v, 0.0f);
 }
 
+// The sizes of DeepSeek-V2 and V3, which no cache of the processor holds a tile of.
+TEST_P(Attention, LatentsOfFullSizeHaveTheBitsOfTheirDefinition) {
+  const Shape shape = {.heads = 128,
+                       .kv_heads = 1,
+                       .head_dim = 576,
+                       .value_dim = 512,
+                       .dtype = DType::kBFloat16,
+                       .values_in_keys = true};
+  Sequence sequence(table(), shape, 290);
+  sequence.cut_heads(32);
+  const auto out = sequence.attend(288, 2);
+  for (const int64_t head : {0, 31, 32, 127}) {
+    const auto at = out.begin() + (shape.heads + head) * shape.value_dim;
+    EXPECT_EQ(std::vector<float>(at, at + shape.value_dim),
+              twin(shape, 289, head, sequence.scale()))
+        << "head " << head;
+  }
+}
+
+TEST_P(Attention, HeadsThatShareKeysMayBeParted) {
+  for (const Shape& shape : shapes()) {
+    Sequence sequence(table(), shape, 300);
+    const auto expected = sequence.attend(250, 20);
+    for (const int32_t heads : {1, 2, 5, 64}) {
+      sequence.cut_heads(heads);
+      EXPECT_EQ(sequence.attend(250, 20, {3}), expected) << heads;
+      sequence.cut_keys(1);
+      EXPECT_EQ(sequence.attend(250, 20), expected) << heads;
+      sequence.cut_keys(0);
+    }
+  }
+}
+
 RC_GTEST_PROP(AttentionProperty, SameBitsOnEveryIsaAndInEverySplit, ()) {
   Shape shape;
   shape.kv_heads = *rc::gen::inRange(1, 3);
   shape.heads = shape.kv_heads * *rc::gen::inRange(1, 10);
   shape.head_dim = *rc::gen::inRange(1, 40);
-  shape.value_dim = *rc::gen::inRange(1, 90);
+  shape.values_in_keys = *rc::gen::inRange(0, 3) == 0;
+  shape.value_dim = *rc::gen::inRange(1, shape.values_in_keys ? shape.head_dim + 1 : 90);
   shape.block_size = 16 * *rc::gen::inRange(1, 5);
   shape.dtype = *rc::gen::element(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
   shape.window = *rc::gen::element<int64_t>(0, 1, 4, 17, 200, 256, 300);
@@ -274,6 +316,8 @@ RC_GTEST_PROP(AttentionProperty, SameBitsOnEveryIsaAndInEverySplit, ()) {
     Sequence sequence(*kernel_table(isa), shape, first + rows);
     RC_ASSERT(sequence.attend(first, rows, cuts) == expected);
     sequence.cut_keys(1);
+    RC_ASSERT(sequence.attend(first, rows, cuts) == expected);
+    sequence.cut_heads(2);
     RC_ASSERT(sequence.attend(first, rows, cuts) == expected);
   }
 }

@@ -24,6 +24,8 @@ constexpr int kBlockVectors = 2;
 #endif
 // Rows that share a tile of keys or values while it is in the first-level cache.
 constexpr int kGroupRows = 4 * kBlockRows;
+// The same where values are in the keys, whose sums have 16 rows in the lanes.
+constexpr int kMostGroupRows = kBlockRows == 6 ? 32 : 16;
 // Tiles of values that are shared so: 16 KiB at 64 float32 dimensions.
 constexpr int kValueTiles = 4;
 // With few rows a tile is read from memory faster than the processor fetches ahead on its own: it
@@ -33,14 +35,14 @@ constexpr int kAheadTiles = 4;
 // Query rows of one KV head, one per position and head of its group, and what they have summed.
 struct RowGroup {
   int rows = 0;
-  const float* q[kGroupRows];
-  float* out[kGroupRows];
-  const float* sink[kGroupRows];  // of the row's head; null: none
-  int64_t first[kGroupRows];      // keys first .. end - 1 are seen
-  int64_t end[kGroupRows];
-  bool started[kGroupRows];  // some chunk has been merged
-  float max[kGroupRows];
-  float sum[kGroupRows];
+  const float* q[kMostGroupRows];
+  float* out[kMostGroupRows];
+  const float* sink[kMostGroupRows];  // of the row's head; null: none
+  int64_t first[kMostGroupRows];      // keys first .. end - 1 are seen
+  int64_t end[kMostGroupRows];
+  bool started[kMostGroupRows];  // some chunk has been merged
+  float max[kMostGroupRows];
+  float sum[kMostGroupRows];
   float* value;  // [rows][value_dim]
 };
 
@@ -50,17 +52,18 @@ struct ChunkPart {
   int end_tile;
   const std::byte* keys[kChunkTiles];    // of those tiles
   const std::byte* values[kChunkTiles];  // likewise
-  int from[kGroupRows];                  // keys from .. to - 1 of the chunk are seen
-  int to[kGroupRows];
-  float max[kGroupRows];
-  float sum[kGroupRows];
+  int from[kMostGroupRows];              // keys from .. to - 1 of the chunk are seen
+  int to[kMostGroupRows];
+  float max[kMostGroupRows];
+  float sum[kMostGroupRows];
   // The tile that is read kAheadTiles tiles after each of them; null where nothing is fetched
   // ahead.
   const std::byte* after_keys[kChunkTiles];
   const std::byte* after_values[kChunkTiles];
-  float* weight;   // [rows][kChunkKeys]: scores, then exp(score - max)
-  float* value;    // [rows][value_dim]
-  float* widened;  // some tiles of keys or of values as float32
+  float* weight;        // [rows][kChunkKeys]: scores, then exp(score - max)
+  float* value;         // [rows][value_dim]
+  float* widened;       // some tiles of keys or of values as float32
+  float* lane_weights;  // where values are in the keys: weights of 16 rows, [kChunkKeys][16]
 };
 
 template <DType kType>
@@ -83,6 +86,12 @@ RLGEN_INLINE F32x16 load_at_n(const std::byte* p, int64_t i, int n) {
   if constexpr (kType == DType::kFloat16) {
     return load_f16_n(reinterpret_cast<const uint16_t*>(p) + i, n);
   }
+}
+
+template <DType kType>
+RLGEN_INLINE const std::byte* widen(const std::byte* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += 16) store(load_at<kType>(from, i), to + i);
+  return reinterpret_cast<const std::byte*>(to);
 }
 
 // Fetches n elements from element i on; `p` may be null.

@@ -50,12 +50,14 @@ struct AttentionArgs {
 };
 
 // One unit of attention work: query rows [row_begin, row_end) of a sequence (counted within it)
-// and one KV head.
+// and one KV head, of whose query heads `heads` from the first_head-th on.
 struct AttentionTask {
   int32_t sequence = 0;
   int32_t kv_head = 0;
   int64_t row_begin = 0;
   int64_t row_end = 0;
+  int32_t first_head = 0;
+  int32_t heads = 0;  // 0: all
 };
 
 // Chunks [begin, end) of `all` chunks of kAttentionChunkKeys keys, counted from key 0.
@@ -132,17 +134,17 @@ struct KernelTable {
   void (*rope)(float* x, int64_t half, const float* cos, const float* sin);
 
   // Writes one key row and one value row of one KV head at slot `slot` of its block memory. A null
-  // one is left as it is.
+  // one is left as it is; the value is not read where values are in the keys.
   void (*store_kv)(const KvLayout& layout, std::byte* head, int32_t slot, const float* key,
                    const float* value);
-  // Scratch floats that one attention call needs for `rows` query rows.
-  int64_t (*attention_scratch)(const AttentionArgs& args, int64_t rows);
+  // Scratch floats that one attention call needs.
+  int64_t (*attention_scratch)(const AttentionArgs& args, const AttentionTask& task);
   void (*attention)(const AttentionArgs& args, const AttentionSequence& sequence,
                     const AttentionTask& task, float* scratch);
   // The same in two parts, so that several threads can share a long sequence: first the sums of
-  // each chunk alone, then their merging in order. `sums` has attention_sums(args, rows) floats for
-  // each chunk, for `rows` rows of the task.
-  int64_t (*attention_sums)(const AttentionArgs& args, int64_t rows);
+  // each chunk alone, then their merging in order. `sums` has attention_sums(args, task) floats for
+  // each chunk.
+  int64_t (*attention_sums)(const AttentionArgs& args, const AttentionTask& task);
   void (*attention_chunks)(const AttentionArgs& args, const AttentionSequence& sequence,
                            const AttentionTask& task, ChunkRange chunks, float* scratch,
                            float* sums);

@@ -28,6 +28,66 @@ const float* bias_of(const float* all, const PackedStack& stack, int64_t expert)
   return all == nullptr ? nullptr : all + expert * stack.first.n;
 }
 
+// p of every expert; returns what the weights are divided by where they are not normalised.
+float score_experts(const KernelTable& table, const RouterRule& rule, const float* scores,
+                    float* p) {
+  if (rule.scores == RouterScores::kSoftmax) {
+    const RowSums sums = table.row_sums(scores, rule.experts, p, nullptr);
+    if (sums.invalid) std::fill_n(p, rule.experts, std::numeric_limits<float>::quiet_NaN());
+    return float(sums.sum);
+  }
+  const bool valid = std::all_of(scores, scores + rule.experts, [](float score) {
+    return score < std::numeric_limits<float>::infinity();
+  });
+  for (int32_t e = 0; e < rule.experts; ++e) {
+    p[e] = valid ? sigmoid(scores[e]) : std::numeric_limits<float>::quiet_NaN();
+  }
+  return 1.0f;
+}
+
+float worth_of_group(const RouterRule& rule, const float* choice, int32_t group) {
+  const int32_t size = rule.experts / rule.groups;
+  int32_t best[2] = {};
+  const int32_t count = rule.group_worth == GroupWorth::kLargest ? 1 : 2;
+  choose_largest(choice + group * size, size, count, best);
+  const float largest = choice[group * size + best[0]];
+  return count == 1 ? largest : largest + choice[group * size + best[1]];
+}
+
+// Experts of all but the best groups, ties by the lowest group, become -inf. `worth` has [groups].
+void leave_best_groups(const RouterRule& rule, float* choice, float* worth) {
+  const int32_t size = rule.experts / rule.groups;
+  for (int32_t g = 0; g < rule.groups; ++g) worth[g] = worth_of_group(rule, choice, g);
+  for (int32_t g = 0; g < rule.groups; ++g) {
+    int32_t better = 0;
+    for (int32_t other = 0; other < rule.groups; ++other) {
+      better += worth[other] > worth[g] || (worth[other] == worth[g] && other < g);
+    }
+    if (better < rule.top_groups) continue;
+    std::fill_n(choice + g * size, size, -std::numeric_limits<float>::infinity());
+  }
+}
+
+// The experts of a row by what is in p; `choice` and `worth` are scratch, [experts] each.
+void choose_experts(const RouterRule& rule, const float* p, float* choice, float* worth,
+                    int32_t* ids) {
+  if (rule.choice_bias == nullptr && rule.groups == 1) {
+    return choose_largest(p, rule.experts, rule.top_k, ids);
+  }
+  for (int32_t e = 0; e < rule.experts; ++e) {
+    choice[e] = rule.choice_bias == nullptr ? p[e] : p[e] + rule.choice_bias[e];
+  }
+  if (rule.groups > 1) leave_best_groups(rule, choice, worth);
+  choose_largest(choice, rule.experts, rule.top_k, ids);
+}
+
+// What the weights of a row with normalised weights are divided by.
+float sum_of_chosen(const RouterRule& rule, const float* p, const int32_t* ids) {
+  float sum = 0.0f;
+  for (int32_t s = 0; s < rule.top_k; ++s) sum = sum + p[ids[s]];
+  return rule.scores == RouterScores::kSigmoid ? sum + 1e-20f : sum;
+}
+
 // Gives every (row, slot) a place, those of one expert one after the other in order of rows.
 void place_rows_by_expert(const ExpertArgs& args, ExpertWorkspace* work) {
   const int64_t slots = args.rows * args.top_k;
@@ -86,23 +146,22 @@ void add_experts_at_once(const KernelContext& context, const ExpertArgs& args,
 
 }  // namespace
 
-void route_row(const KernelTable& table, const RouterRule& rule, const float* scores, float* p,
-               int32_t* ids, float* weights) {
-  const RowSums sums = table.row_sums(scores, rule.experts, p, nullptr);
-  if (sums.invalid) std::fill_n(p, rule.experts, std::numeric_limits<float>::quiet_NaN());
-  if (ids[0] < 0) choose_largest(p, rule.experts, rule.top_k, ids);
-  float whole = rule.normalize ? 0.0f : float(sums.sum);
-  for (int32_t s = 0; rule.normalize && s < rule.top_k; ++s) whole = whole + p[ids[s]];
-  for (int32_t s = 0; s < rule.top_k; ++s) weights[s] = p[ids[s]] / whole;
+void route_row(const KernelTable& table, const RouterRule& rule, const float* scores,
+               float* scratch, int32_t* ids, float* weights) {
+  float* const p = scratch;
+  const float all = score_experts(table, rule, scores, p);
+  if (ids[0] < 0) choose_experts(rule, p, p + rule.experts, p + 2 * int64_t(rule.experts), ids);
+  const float whole = rule.normalize ? sum_of_chosen(rule, p, ids) : all;
+  for (int32_t s = 0; s < rule.top_k; ++s) weights[s] = p[ids[s]] / whole * rule.scale;
 }
 
 void route(const KernelContext& context, const RouterRule& rule, const float* scores, int64_t rows,
            int32_t* ids, float* weights) {
   for_row_ranges(context, rows, rule.experts, 1 << 12, [&](int64_t begin, int64_t end) {
     thread_local std::vector<float> scratch;
-    float* const p = grown(scratch, rule.experts);
+    float* const floats = grown(scratch, route_scratch(rule));
     for (int64_t r = begin; r < end; ++r) {
-      route_row(*context.table, rule, scores + r * rule.experts, p, ids + r * rule.top_k,
+      route_row(*context.table, rule, scores + r * rule.experts, floats, ids + r * rule.top_k,
                 weights + r * rule.top_k);
     }
   });

@@ -10,22 +10,47 @@
 // weights alone. Threads: as the operations of ops.h.
 namespace rlgen::kernels {
 
+// What the scores of a row become.
+enum class RouterScores {
+  kSoftmax,  // over all experts
+  kSigmoid,  // each by itself
+};
+
+// What a group of experts is worth: of what its experts are chosen by.
+enum class GroupWorth {
+  kLargest,     // the largest
+  kTwoLargest,  // the sum of the two largest
+};
+
 // How the scores of a row become experts and their weights.
 struct RouterRule {
   int32_t experts = 0;
   int32_t top_k = 0;       // in [1, experts]
   bool normalize = false;  // the weights of the chosen are divided by their sum
+  RouterScores scores = RouterScores::kSoftmax;
+  // [experts], added where experts are chosen and nowhere else; null: nothing is.
+  const float* choice_bias = nullptr;
+  // Experts in so many runs of one length, at least 2 with kTwoLargest, of which `top_groups` may
+  // be chosen from.
+  int32_t groups = 1;
+  int32_t top_groups = 1;
+  GroupWorth group_worth = GroupWorth::kLargest;
+  float scale = 1.0f;  // of every weight, at the end
 };
 
-// One row. `scores` are the router's product, [experts]; `p` takes exp(score - largest score),
-// [experts]. Where ids[0] is -1 the top_k experts of largest p are chosen, ties by the lowest id,
-// and put into `ids` in that order; other ids are kept as they are. weights[s] is p[ids[s]] over
-// the sum of all p, or with `normalize` over that of the ids: softmax over all experts before
-// top-k, as Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE do it in Transformers (TopKRouter of their
-// modeling files). A NaN or +inf among the scores makes every weight NaN; the ids are valid then
-// too.
-void route_row(const KernelTable& table, const RouterRule& rule, const float* scores, float* p,
-               int32_t* ids, float* weights);
+// Floats that route_row works in.
+inline int64_t route_scratch(const RouterRule& rule) { return 3 * int64_t(rule.experts); }
+
+// One row. `scores` are the router's product, [experts]. With p the exp(score - largest score) of
+// each expert, or its sigmoid: where ids[0] is -1 the top_k experts of largest p + bias are chosen,
+// ties by the lowest id, and put into `ids` in that order, none of a group that may not be chosen
+// from; other ids are kept as they are. weights[s] is p[ids[s]] over the sum of all p (sigmoid:
+// over 1), or with `normalize` over that of the ids (sigmoid: + 1e-20), times the scale. So do
+// Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, gpt-oss, DeepSeek-V2 and V3 in Transformers (the routers of
+// their modeling files). A NaN or +inf among the scores makes every weight NaN; the ids are valid
+// then too.
+void route_row(const KernelTable& table, const RouterRule& rule, const float* scores,
+               float* scratch, int32_t* ids, float* weights);
 
 // The same for rows: scores [rows, experts], ids and weights [rows, top_k].
 void route(const KernelContext& context, const RouterRule& rule, const float* scores, int64_t rows,

@@ -25,8 +25,8 @@ RoutedRow route_one(const KernelTable& table, const RouterRule& rule, const Floa
                 .p = Floats(size_t(rule.experts))};
   if (row.ids.empty()) row.ids.assign(size_t(rule.top_k), -1);
   row.sum = table.row_sums(scores.data(), rule.experts, row.p.data(), nullptr).sum;
-  Floats p(size_t(rule.experts));
-  route_row(table, rule, scores.data(), p.data(), row.ids.data(), row.weights.data());
+  Floats scratch(size_t(route_scratch(rule)));
+  route_row(table, rule, scores.data(), scratch.data(), row.ids.data(), row.weights.data());
   return row;
 }
 

@@ -110,13 +110,19 @@ struct Block {
   int64_t tile_end;
 };
 
+float* first_output(const GroupedArgs& args, const Block& block) {
+  const RowGroup& group = *block.group;
+  if (group.y != nullptr) return group.y + (block.row - group.row) * args.ldy;
+  return args.y + block.row * args.ldy;
+}
+
 void multiply(const KernelContext& context, const GroupedArgs& args, const Block& block,
               int64_t first_tile = 0) {
   const LinearArgs part = {.x = args.x + block.row * args.ldx,
                            .ldx = args.ldx,
                            .w = block.group->w,
                            .bias = block.group->bias,
-                           .y = args.y + block.row * args.ldy,
+                           .y = first_output(args, block),
                            .ldy = args.ldy,
                            .m = block.rows};
   const int64_t begin = first_tile + block.tile_begin;

@@ -57,6 +57,9 @@ struct RowGroup {
   const float* bias = nullptr;  // [n] or null
   int64_t row = 0;
   int64_t rows = 0;
+  // Where its first row of y goes, the next ones ldy further on each; null: to row `row` of
+  // GroupedArgs::y.
+  float* y = nullptr;
 };
 
 // LinearArgs in which each group of rows has a matrix of its own: row r of y is row source[r] of x

@@ -1,7 +1,6 @@
 #include "kernels/ops.h"
 
 #include <atomic>
-#include <numeric>
 
 #include "kernels/kernel_test.h"
 
@@ -131,6 +130,41 @@ TEST_P(Ops, GatedLinearActivatesTheProduct) {
   }
 }
 
+// A matrix for each head: heads side by side in x and in y, with room behind each of y's.
+TEST_P(Ops, GroupsPutTheirRowsSideBySide) {
+  constexpr int64_t kHeads = 5, kRows = 7, kN = 37, kK = 21, kRoom = 40;
+  const size_t bytes = packed_bytes(DType::kFloat32, kN, kK);
+  std::vector<std::byte> packed(size_t(kHeads) * bytes);
+  const Floats x = numbers_.floats(size_t(kRows * kHeads * kK));
+  Floats y(size_t(kRows * kHeads * kRoom), 7.0f);
+  Floats want = y;
+  std::vector<int32_t> source;
+  std::vector<RowGroup> groups;
+  for (int64_t head = 0; head < kHeads; ++head) {
+    std::byte* const at = packed.data() + size_t(head) * bytes;
+    const Floats w = numbers_.floats(size_t(kN * kK));
+    pack_rows(at, DType::kFloat32, kN, kK, 0, kN, reinterpret_cast<const std::byte*>(w.data()));
+    const PackedMatrix matrix{at, DType::kFloat32, kN, kK};
+    groups.push_back(
+        {.w = matrix, .row = head * kRows, .rows = kRows, .y = y.data() + head * kRoom});
+    for (int64_t row = 0; row < kRows; ++row) source.push_back(int32_t(row * kHeads + head));
+    context_.table->linear({.x = x.data() + head * kK,
+                            .ldx = kHeads * kK,
+                            .w = matrix,
+                            .y = want.data() + head * kRoom,
+                            .ldy = kHeads * kRoom,
+                            .m = kRows},
+                           0, (kN + 15) / 16);
+  }
+  grouped_linear(context_, {.x = x.data(),
+                            .ldx = kK,
+                            .source = source.data(),
+                            .groups = groups,
+                            .ldy = kHeads * kRoom,
+                            .m = kRows * kHeads});
+  EXPECT_TRUE(all_same_bits(y, want));
+}
+
 TEST_P(Ops, RowsHaveTheBitsOfRowsAlone) {
   for (const int64_t rows : {0, 1, 2, 7, 300}) {
     const int64_t n = 577;
@@ -145,56 +179,6 @@ TEST_P(Ops, RowsHaveTheBitsOfRowsAlone) {
           all_same_bits(want, Floats(normed.begin() + r * n, normed.begin() + (r + 1) * n)));
     }
   }
-}
-
-// Two sequences, one of them a long prompt, over blocks in no order.
-TEST_P(Ops, AttentionHasTheBitsOfRowsAlone) {
-  KvLayout layout{.layers = 2, .kv_heads = 2, .head_dim = 8, .value_dim = 8, .block_size = 16};
-  constexpr int32_t kBlocks = 140;
-  std::vector<std::byte> memory(layout.block_stride() * kBlocks);
-  const KvCacheView kv{memory.data(), layout};
-  const Floats keys = numbers_.floats(16 * kBlocks * 8);
-  const Floats values = numbers_.floats(16 * kBlocks * 8);
-  for (int32_t slot = 0; slot < 16 * kBlocks; ++slot) {
-    for (int32_t head = 0; head < 2; ++head) {
-      context_.table->store_kv(layout, kv.head(slot / 16, 1, head), slot % 16,
-                               &keys[size_t(slot * 8)], &values[size_t(slot * 8)]);
-    }
-  }
-  const int32_t first_table[] = {5, 0, 3, 7, 1, 6};
-  int32_t second_table[130];  // many keys for one row: shared out by chunks
-  std::iota(std::begin(second_table), std::end(second_table), 10);
-  const AttentionSequence sequences[] = {
-      {.block_table = first_table, .first_row = 0, .rows = 81, .first_position = 9},
-      {.block_table = second_table, .first_row = 81, .rows = 1, .first_position = 2070}};
-  const Floats q = numbers_.floats(82 * 4 * 8);
-  Floats out(q.size(), 7.0f);
-  const AttentionArgs args{.q = q.data(),
-                           .ldq = 32,
-                           .out = out.data(),
-                           .ldo = 32,
-                           .heads = 4,
-                           .kv = kv,
-                           .layer = 1,
-                           .scale = 0.35f};
-  attention(context_, args, {});
-  EXPECT_EQ(out, Floats(q.size(), 7.0f));
-  attention(context_, args, sequences);
-  Floats alone(q.size());
-  AttentionArgs one = args;
-  one.out = alone.data();
-  Floats scratch(size_t(context_.table->attention_scratch(one, 1)));
-  for (int32_t s = 0; s < 2; ++s) {
-    for (int64_t row = 0; row < sequences[s].rows; ++row) {
-      for (int32_t head = 0; head < 2; ++head) {
-        context_.table->attention(
-            one, sequences[s],
-            {.sequence = s, .kv_head = head, .row_begin = row, .row_end = row + 1}, scratch.data());
-      }
-    }
-  }
-  EXPECT_TRUE(all_same_bits(out, alone));
-  EXPECT_NE(out[0], 7.0f);
 }
 
 // A host may have left any rounding mode behind; the kernels are not to see it.

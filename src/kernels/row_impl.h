@@ -189,7 +189,7 @@ static void store_key(const KvLayout& layout, std::byte* head, int32_t slot, con
 static void store_kv(const KvLayout& layout, std::byte* head, int32_t slot, const float* key,
                      const float* value) {
   if (key != nullptr) store_key(layout, head, slot, key);
-  if (value == nullptr) return;
+  if (value == nullptr || layout.values_in_keys) return;
   std::byte* values = head + layout.value_offset();
   const int64_t first = int64_t(slot) * layout.value_dim;
   if (layout.dtype == DType::kFloat32) {

@@ -266,5 +266,30 @@ TEST_P(RowKernels, KeysGoIntoTilesAndValuesIntoRows) {
   }
 }
 
+TEST_P(RowKernels, ValuesInKeysAreNotStoredASecondTime) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const KvLayout layout{.dtype = dtype,
+                          .layers = 1,
+                          .kv_heads = 1,
+                          .head_dim = 20,
+                          .value_dim = 17,
+                          .values_in_keys = true,
+                          .block_size = 16};
+    EXPECT_EQ(layout.head_stride(), size_t(16 * 20 * size_of(dtype)));
+    std::vector<float> memory(2 * layout.head_stride() / sizeof(float), std::bit_cast<float>(~0u));
+    auto* head = reinterpret_cast<std::byte*>(memory.data());
+    const auto key = random_row(31, 20, -2.0, 2.0);
+    table().store_kv(layout, head, 5, key.data(), key.data());
+    for (int64_t i = 0; i < 2 * 16 * 20; ++i) {
+      const float got = element(dtype, head, i);
+      if (i < 16 * 20 && i % 16 == 5) {
+        ASSERT_EQ(got, stored(dtype, key[i / 16]));
+      } else {
+        ASSERT_TRUE(std::isnan(got)) << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rlgen::kernels

@@ -161,47 +161,56 @@ void rope_part(const KernelTable& table, Input& input, DigestStream& stream) {
   }
 }
 
-void attention_part(const KernelTable& table, Input& input, DigestStream& stream) {
+// Keys in blocks in no order, three heads that share them, the last rows of the sequence.
+void attention_over(const KernelTable& table, const KvLayout& layout, Input& input,
+                    DigestStream& stream) {
   constexpr int32_t kBlocks = 40;
   constexpr int32_t kKeys = 16 * kBlocks;
   constexpr int64_t kRows = 21;
+  std::vector<std::byte> memory(layout.block_stride() * kBlocks);
+  const KvCacheView kv{memory.data(), layout};
+  std::vector<int32_t> blocks(kBlocks);
+  for (int32_t b = 0; b < kBlocks; ++b) blocks[static_cast<size_t>(b)] = (b * 7 + 3) % kBlocks;
+  for (int32_t key = 0; key < kKeys; ++key) {
+    const Floats k = input.floats(layout.head_dim);
+    const Floats v = input.floats(layout.value_dim);
+    table.store_kv(layout, kv.head(blocks[static_cast<size_t>(key / 16)], 0, 0), key % 16, k.data(),
+                   v.data());
+  }
+  const Floats q = input.floats(kRows * 3 * layout.head_dim, -4.0f, 4.0f);
+  const Floats sinks = input.floats(3, -4.0f, 4.0f);
+  for (const auto& [window, sink] : {std::pair{0, false}, {100, false}, {100, true}}) {
+    Floats out(static_cast<size_t>(kRows * 3 * layout.value_dim));
+    const AttentionArgs args{.q = q.data(),
+                             .ldq = 3 * layout.head_dim,
+                             .out = out.data(),
+                             .ldo = 3 * layout.value_dim,
+                             .heads = 3,
+                             .kv = kv,
+                             .scale = 0.158f,
+                             .window = window,
+                             .sinks = sink ? sinks.data() : nullptr};
+    const AttentionTask task{.row_end = kRows};
+    Floats scratch(static_cast<size_t>(table.attention_scratch(args, task)));
+    table.attention(args,
+                    {.block_table = blocks.data(), .rows = kRows, .first_position = kKeys - kRows},
+                    task, scratch.data());
+    take(stream, out);
+  }
+}
+
+void attention_part(const KernelTable& table, bool values_in_keys, Input& input,
+                    DigestStream& stream) {
   for (const DType dtype : kTypes) {
-    const KvLayout layout{.dtype = dtype,
-                          .layers = 1,
-                          .kv_heads = 1,
-                          .head_dim = 40,
-                          .value_dim = 24,
-                          .block_size = 16};
-    std::vector<std::byte> memory(layout.block_stride() * kBlocks);
-    const KvCacheView kv{memory.data(), layout};
-    std::vector<int32_t> blocks(kBlocks);
-    for (int32_t b = 0; b < kBlocks; ++b) blocks[static_cast<size_t>(b)] = (b * 7 + 3) % kBlocks;
-    for (int32_t key = 0; key < kKeys; ++key) {
-      const Floats k = input.floats(layout.head_dim);
-      const Floats v = input.floats(layout.value_dim);
-      table.store_kv(layout, kv.head(blocks[static_cast<size_t>(key / 16)], 0, 0), key % 16,
-                     k.data(), v.data());
-    }
-    const Floats q = input.floats(kRows * 3 * layout.head_dim, -4.0f, 4.0f);
-    const Floats sinks = input.floats(3, -4.0f, 4.0f);
-    for (const auto& [window, sink] :
-         {std::pair{0, false}, std::pair{100, false}, std::pair{100, true}}) {
-      Floats out(static_cast<size_t>(kRows * 3 * layout.value_dim));
-      const AttentionArgs args{.q = q.data(),
-                               .ldq = 3 * layout.head_dim,
-                               .out = out.data(),
-                               .ldo = 3 * layout.value_dim,
-                               .heads = 3,
-                               .kv = kv,
-                               .scale = 0.158f,
-                               .window = window,
-                               .sinks = sink ? sinks.data() : nullptr};
-      Floats scratch(static_cast<size_t>(table.attention_scratch(args, kRows)));
-      table.attention(
-          args, {.block_table = blocks.data(), .rows = kRows, .first_position = kKeys - kRows},
-          {.row_end = kRows}, scratch.data());
-      take(stream, out);
-    }
+    attention_over(table,
+                   {.dtype = dtype,
+                    .layers = 1,
+                    .kv_heads = 1,
+                    .head_dim = 40,
+                    .value_dim = values_in_keys ? 34 : 24,
+                    .values_in_keys = values_in_keys,
+                    .block_size = 16},
+                   input, stream);
   }
 }
 
@@ -253,11 +262,11 @@ void moe_part(const KernelTable& table, Input& input, DigestStream& stream) {
     const RouterRule rule{.experts = kExperts, .top_k = kTopK, .normalize = normalize};
     Floats scores = input.floats(kExperts, -6.0f, 6.0f);
     scores[60] = scores[3];
-    Floats p(kExperts);
+    Floats scratch(static_cast<size_t>(route_scratch(rule)));
     Floats weights(kTopK);
     for (const int32_t first : {-1, 41}) {
       std::vector<int32_t> ids = {first, 7, 2, 66, 0};
-      route_row(table, rule, scores.data(), p.data(), ids.data(), weights.data());
+      route_row(table, rule, scores.data(), scratch.data(), ids.data(), weights.data());
       take(stream, ids);
       take(stream, weights);
     }
@@ -271,6 +280,30 @@ void moe_part(const KernelTable& table, Input& input, DigestStream& stream) {
   }
 }
 
+// Routers of sigmoids with a bias, and of softmax, in groups.
+void router_groups_part(const KernelTable& table, Input& input, DigestStream& stream) {
+  constexpr int32_t kExperts = 96;
+  const Floats bias = input.floats(kExperts, -0.2f, 0.2f);
+  for (const bool sigmoids : {false, true}) {
+    const RouterRule rule{.experts = kExperts,
+                          .top_k = 6,
+                          .normalize = sigmoids,
+                          .scores = sigmoids ? RouterScores::kSigmoid : RouterScores::kSoftmax,
+                          .choice_bias = sigmoids ? bias.data() : nullptr,
+                          .groups = 8,
+                          .top_groups = 3,
+                          .group_worth = sigmoids ? GroupWorth::kTwoLargest : GroupWorth::kLargest,
+                          .scale = 2.5f};
+    const Floats scores = input.floats(kExperts, -6.0f, 6.0f);
+    Floats scratch(static_cast<size_t>(route_scratch(rule)));
+    Floats weights(6);
+    std::vector<int32_t> ids(6, -1);
+    route_row(table, rule, scores.data(), scratch.data(), ids.data(), weights.data());
+    take(stream, ids);
+    take(stream, weights);
+  }
+}
+
 }  // namespace
 
 Digest kernel_digest(const KernelTable& table) {
@@ -281,10 +314,12 @@ Digest kernel_digest(const KernelTable& table) {
   linear_bf16_part(table, input, stream);
   elementwise_part(table, input, stream);
   rope_part(table, input, stream);
-  attention_part(table, input, stream);
+  attention_part(table, /*values_in_keys=*/false, input, stream);
   row_part(table, input, stream);
   math_part(input, stream);
   moe_part(table, input, stream);
+  attention_part(table, /*values_in_keys=*/true, input, stream);
+  router_groups_part(table, input, stream);
   return stream.digest();
 }
 

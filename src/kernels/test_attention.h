@@ -23,6 +23,7 @@ struct Shape {
   DType dtype = DType::kFloat32;
   int64_t window = 0;
   bool sinks = false;
+  bool values_in_keys = false;
 };
 
 // Which number of the data, in [-1, 1): what a position, a head and a dimension have, whatever the
@@ -50,6 +51,7 @@ class Sequence {
                .kv_heads = shape.kv_heads,
                .head_dim = shape.head_dim,
                .value_dim = shape.value_dim,
+               .values_in_keys = shape.values_in_keys,
                .block_size = shape.block_size};
     const int64_t blocks = (keys + shape.block_size - 1) / shape.block_size;
     for (int64_t i = 0; i < blocks; ++i) {
@@ -99,19 +101,13 @@ class Sequence {
                                      .first_row = 0,
                                      .rows = rows,
                                      .first_position = first};
-    std::vector<float> scratch(table_.attention_scratch(args, rows), std::bit_cast<float>(~0u));
     std::vector<int64_t> edges = {0, rows};
     edges.insert(edges.end(), cuts.begin(), cuts.end());
     std::sort(edges.begin(), edges.end());
     for (size_t i = 0; i + 1 < edges.size(); ++i) {
       for (int32_t head = 0; head < shape_.kv_heads; ++head) {
         if (edges[i] == edges[i + 1]) continue;
-        const AttentionTask task = {0, head, edges[i], edges[i + 1]};
-        if (piece_ == 0) {
-          table_.attention(args, sequence, task, scratch.data());
-        } else {
-          attend_in_pieces(args, sequence, task, scratch.data());
-        }
+        attend_heads(args, sequence, {0, head, edges[i], edges[i + 1]});
       }
     }
     return out;
@@ -125,17 +121,33 @@ class Sequence {
 
   // From now on rows are attended to by pieces of so many chunks of keys, the last piece first.
   void cut_keys(int64_t chunks) { piece_ = chunks; }
+  // From now on so many query heads of a KV head go together; 0: all.
+  void cut_heads(int32_t heads) { heads_ = heads; }
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
 
  private:
+  void attend_heads(const AttentionArgs& args, const AttentionSequence& sequence,
+                    AttentionTask task) {
+    const int32_t sharing = shape_.heads / shape_.kv_heads;
+    const int32_t together = heads_ == 0 ? sharing : heads_;
+    for (; task.first_head < sharing; task.first_head += together) {
+      task.heads = heads_ == 0 ? 0 : std::min(together, sharing - task.first_head);
+      std::vector<float> scratch(table_.attention_scratch(args, task), std::bit_cast<float>(~0u));
+      if (piece_ == 0) {
+        table_.attention(args, sequence, task, scratch.data());
+      } else {
+        attend_in_pieces(args, sequence, task, scratch.data());
+      }
+    }
+  }
+
   void attend_in_pieces(const AttentionArgs& args, const AttentionSequence& sequence,
                         const AttentionTask& task, float* scratch) {
     const int64_t end = sequence.first_position + task.row_end;
     const ChunkRange all = {0, (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys,
                             (end + kAttentionChunkKeys - 1) / kAttentionChunkKeys};
-    std::vector<float> sums(table_.attention_sums(args, task.row_end - task.row_begin) * all.all,
-                            std::bit_cast<float>(~0u));
+    std::vector<float> sums(table_.attention_sums(args, task) * all.all, std::bit_cast<float>(~0u));
     for (int64_t begin = (all.all - 1) / piece_ * piece_; begin >= 0; begin -= piece_) {
       const ChunkRange piece = {begin, std::min(begin + piece_, all.all), all.all};
       table_.attention_chunks(args, sequence, task, piece, scratch, sums.data());
@@ -167,6 +179,7 @@ class Sequence {
   std::vector<float> memory_;
   std::vector<float> sinks_;
   int64_t piece_ = 0;  // 0: whole
+  int32_t heads_ = 0;  // 0: all
 };
 
 inline int64_t first_key(const Shape& shape, int64_t position) {
@@ -182,6 +195,7 @@ inline float key(const Shape& shape, int64_t position, int64_t head, int64_t d) 
 }
 
 inline float value(const Shape& shape, int64_t position, int64_t head, int64_t d) {
+  if (shape.values_in_keys) return key(shape, position, head, d);
   return stored(shape.dtype, number(2, position, head / (shape.heads / shape.kv_heads), d));
 }
 

@@ -47,6 +47,7 @@ StatusOr<Model> open_model(const std::string& model, int64_t max_model_len,
   RLGEN_ASSIGN_OR_RETURN(spec.eos_token_ids, read_stop_ids(path, document, spec.vocab_rows));
   RLGEN_ASSIGN_OR_RETURN(SafetensorsFolder tensors, SafetensorsFolder::open(path));
   auto table = std::make_shared<NameTable>(config.family->names(spec));
+  tensors.leave_out([&](std::string_view name) { return table->ignores(name); });
   table->dtype = dtype;
   if (profile == kernels::Profile::kBFloat16) table->matrix_dtype = DType::kBFloat16;
   if (Status fits = resolve_layout(tensors.manifest(), table.get()); !fits.ok()) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <absl/functional/function_ref.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,12 +46,15 @@ class SafetensorsFolder {
   // In file order.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null when there is none
+  // Forgets the tensors whose names `unwanted` holds for, as if the folder had none of them.
+  void leave_out(absl::FunctionRef<bool(std::string_view)> unwanted);
   std::vector<ManifestEntry> manifest() const;
   // Safetensors files of the folder that the index does not list, reported, never read.
   const std::vector<std::string>& ignored_files() const { return ignored_files_; }
 
  private:
   Status add_file(const std::string& path);
+  void sort_names();
   Status index_names();
 
   std::vector<MappedFile> files_;

@@ -102,11 +102,16 @@ Status SafetensorsFolder::add_file(const std::string& path) {
   return absl::OkStatus();
 }
 
-Status SafetensorsFolder::index_names() {
+void SafetensorsFolder::sort_names() {
   by_name_.resize(tensors_.size());
   std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::ranges::stable_sort(by_name_, {},
+                           [this](uint32_t i) -> const std::string& { return tensors_[i].name; });
+}
+
+Status SafetensorsFolder::index_names() {
+  sort_names();
   const auto name_of = [this](uint32_t i) -> const std::string& { return tensors_[i].name; };
-  std::ranges::stable_sort(by_name_, {}, name_of);
   const auto twin = std::ranges::adjacent_find(by_name_, {}, name_of);
   if (twin == by_name_.end()) return absl::OkStatus();
   return absl::DataLossError(fmt::format("tensor \"{}\" stands in both {} and {}", name_of(*twin),
@@ -149,6 +154,11 @@ const StoredTensor* SafetensorsFolder::find(std::string_view name) const {
   const auto name_of = [this](uint32_t i) -> std::string_view { return tensors_[i].name; };
   const auto at = std::ranges::lower_bound(by_name_, name, {}, name_of);
   return at == by_name_.end() || name_of(*at) != name ? nullptr : &tensors_[*at];
+}
+
+void SafetensorsFolder::leave_out(absl::FunctionRef<bool(std::string_view)> unwanted) {
+  std::erase_if(tensors_, [&](const StoredTensor& tensor) { return unwanted(tensor.name); });
+  sort_names();
 }
 
 std::vector<ManifestEntry> SafetensorsFolder::manifest() const {

@@ -159,6 +159,18 @@ std::string folder_fault(const TempFolder& folder, absl::StatusCode code) {
   return message_of(opened.status());
 }
 
+TEST(SafetensorsFolder, ForgetsWhatIsLeftOut) {
+  TempFolder folder;
+  folder.write("model.safetensors", image(kTwo, std::string(20, 'x')));
+  auto opened = SafetensorsFolder::open(folder.path());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  opened->leave_out([](std::string_view name) { return name == "a"; });
+  EXPECT_EQ(opened->find("a"), nullptr);
+  ASSERT_NE(opened->find("b"), nullptr);
+  EXPECT_EQ(opened->find("b")->shape, (Shape{2, 3}));
+  EXPECT_EQ(opened->manifest().size(), 1u);
+}
+
 TEST(SafetensorsFolder, FB173_SingleFile) {
   TempFolder folder;
   folder.write("model.safetensors", tensor_file("a"));

@@ -62,7 +62,7 @@ StatusOr<Arrivals> match(const std::vector<ManifestEntry>& manifest, const NameT
   Forms forms;
   std::vector<std::string> faults;
   for (const ManifestEntry& arriving : manifest) {
-    if (is_ignorable_tensor(arriving.name)) continue;
+    if (table.ignores(arriving.name)) continue;
     const WeightEntry* entry = table.find(arriving.name);
     if (entry == nullptr) {
       complain(&faults, fmt::format("tensor \"{}\" {} is surplus: {}", arriving.name,
@@ -107,6 +107,10 @@ Status set_types(const Arrivals& arrivals, NameTable* table) {
     const ManifestEntry& arriving = *at->second;
     RLGEN_RETURN_IF_ERROR(check_weight_type(arriving));
     WeightSlot& slot = table->slots[size_t(entry.slot)];
+    for (const RowPart& part : entry.parts) {
+      WeightSlot& other = table->slots[size_t(part.slot)];
+      other.dtype = table->held_dtype(other).value_or(arriving.dtype);
+    }
     if (slot.kind == SlotKind::kVector) continue;
     if (const auto held = table->held_dtype(slot)) {
       slot.dtype = *held;

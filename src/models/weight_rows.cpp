@@ -168,9 +168,33 @@ size_t vector_offset(const WeightSlot& slot, const WeightEntry& entry, int64_t r
   return slot.offset + size_t((entry.row + row * entry.row_size()) * size_of(slot.dtype));
 }
 
-}  // namespace
+// Calls f(a tensor of the rows of one part alone, its row, rows, rows before) for each run of rows
+// [row, row + rows) of the tensor that goes to one slot.
+template <typename F>
+void for_each_part(const WeightEntry& entry, int64_t row, int64_t rows, F f) {
+  if (entry.parts.empty()) return f(entry, row, rows, int64_t{0});
+  std::vector<WeightEntry> alone;
+  int64_t in_turn = 0;
+  for (const RowPart& part : entry.parts) {
+    WeightEntry& one = alone.emplace_back();
+    one.shape = Shape{part.rows, entry.row_size()};
+    one.slot = part.slot;
+    one.transposed = part.transposed;
+    in_turn += part.rows;
+  }
+  for (int64_t done = 0; done < rows;) {
+    const int64_t turn = (row + done) / in_turn;
+    int64_t at = (row + done) % in_turn;
+    size_t part = 0;
+    for (; at >= entry.parts[part].rows; ++part) at -= entry.parts[part].rows;
+    const int64_t of_turn = entry.parts[part].rows;
+    const int64_t count = std::min(of_turn - at, rows - done);
+    f(alone[part], turn * of_turn + at, count, done);
+    done += count;
+  }
+}
 
-void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+void write_part(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
                 int64_t rows, const std::byte* source, std::byte* region) {
   const WeightSlot& slot = table.slots[size_t(entry.slot)];
   const RowForms forms{entry, dtype, slot.dtype};
@@ -188,7 +212,7 @@ void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, i
   });
 }
 
-void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+void read_part(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
                int64_t rows, const std::byte* region, std::byte* destination) {
   const WeightSlot& slot = table.slots[size_t(entry.slot)];
   const RowForms forms{entry, dtype, slot.dtype};
@@ -206,8 +230,8 @@ void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, in
   });
 }
 
-bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
-                 const std::byte* region, const std::byte* other) {
+bool part_differs(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
+                  const std::byte* region, const std::byte* other) {
   const WeightSlot& slot = table.slots[size_t(entry.slot)];
   if (slot.kind == SlotKind::kVector) {
     const size_t at = vector_offset(slot, entry, row);
@@ -225,6 +249,46 @@ bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, 
                  : kernels::packed_rows_differ(mine, theirs, slot.dtype, slot.k, begin, count);
   });
   return differ;
+}
+
+}  // namespace
+
+void write_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+                int64_t rows, const std::byte* source, std::byte* region) {
+  const int64_t row_bytes = entry.row_size() * size_of(dtype);
+  for_each_part(entry, row, rows,
+                [&](const WeightEntry& part, int64_t first, int64_t count, int64_t done) {
+                  write_part(table, part, dtype, first, count, source + done * row_bytes, region);
+                });
+}
+
+void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, int64_t row,
+               int64_t rows, const std::byte* region, std::byte* destination) {
+  const int64_t row_bytes = entry.row_size() * size_of(dtype);
+  for_each_part(
+      entry, row, rows, [&](const WeightEntry& part, int64_t first, int64_t count, int64_t done) {
+        read_part(table, part, dtype, first, count, region, destination + done * row_bytes);
+      });
+}
+
+bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
+                 const std::byte* region, const std::byte* other) {
+  bool differ = false;
+  for_each_part(entry, row, rows,
+                [&](const WeightEntry& part, int64_t first, int64_t count, int64_t) {
+                  differ = differ || part_differs(table, part, first, count, region, other);
+                });
+  return differ;
+}
+
+bool begins_group(const NameTable& table, const WeightEntry& entry, int64_t row) {
+  bool begins = true;  // behind the last row
+  if (row == entry.rows()) return begins;
+  for_each_part(entry, row, 1, [&](const WeightEntry& part, int64_t first, int64_t, int64_t) {
+    const int64_t in_matrix = (part.row + first) % table.slots[size_t(part.slot)].n;
+    begins = part.transposed || in_matrix % 16 == 0;
+  });
+  return begins;
 }
 
 }  // namespace rlgen::models

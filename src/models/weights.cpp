@@ -6,6 +6,12 @@ namespace rlgen::models {
 
 bool is_ignorable_tensor(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+bool NameTable::ignores(std::string_view name) const {
+  return is_ignorable_tensor(name) || std::ranges::any_of(passed_over, [&](const auto& prefix) {
+           return name.starts_with(prefix);
+         });
+}
+
 const WeightEntry* NameTable::find(std::string_view name) const {
   const auto at = std::ranges::lower_bound(
       entries, name, {}, [](const WeightEntry& entry) { return std::string_view(entry.name); });

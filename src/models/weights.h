@@ -45,6 +45,13 @@ enum class NameForm : uint8_t {
   kGrouped,   // one for all experts of a layer, as Transformers holds them from version 5 on
 };
 
+// Those rows of a tensor that go to one of several slots.
+struct RowPart {
+  int32_t slot = 0;
+  int64_t rows = 0;         // in each turn
+  bool transposed = false;  // as WeightEntry has it
+};
+
 // Where a Hugging Face tensor goes: its row r is row `row` + r of a matrix slot, counted over all
 // its matrices; of a vector slot its elements are those from `row` on.
 struct WeightEntry {
@@ -58,6 +65,10 @@ struct WeightEntry {
   // True where two halves of a row come in turns: its even elements are the first half of what it
   // fills, the odd ones the second. Rows have an even number of elements then.
   bool interleaved = false;
+  // Of a tensor whose rows go to several slots in turns: the first part's rows, then the next
+  // one's, and from the first again, one turn for each matrix of these slots. `slot` is the first
+  // one's then. Empty: all rows go to `slot`.
+  std::vector<RowPart> parts;
   // True for a name that may be absent or repeat another one's bytes (lm_head of a tied model).
   bool optional = false;
   NameForm form = NameForm::kOnly;  // rows that have names of both other forms are under each once
@@ -75,9 +86,10 @@ struct WeightEntry {
 // The table of a model: every name, every slot. One table drives load, write, checker and reading
 // back.
 struct NameTable {
-  std::vector<WeightSlot> slots;     // offsets set once dtypes are known (resolve_layout)
-  std::vector<WeightEntry> entries;  // sorted by name, each name once
-  size_t total_bytes = 0;            // of the region, set by resolve_layout
+  std::vector<WeightSlot> slots;         // offsets set once dtypes are known (resolve_layout)
+  std::vector<WeightEntry> entries;      // sorted by name, each name once
+  size_t total_bytes = 0;                // of the region, set by resolve_layout
+  std::vector<std::string> passed_over;  // prefixes of names that are ignorable in this model
   // The type that every weight is rounded to when it arrives, and matrices are held in; unset: each
   // keeps the type it came in.
   std::optional<DType> dtype;
@@ -92,6 +104,9 @@ struct NameTable {
     return slot.outside_profile ? dtype : held_dtype();
   }
 
+  // Whether tensors of that name are passed over wherever a manifest is matched: see
+  // is_ignorable_tensor and `passed_over`.
+  bool ignores(std::string_view name) const;
   const WeightEntry* find(std::string_view name) const;  // null when there is none
   int32_t slot_index(std::string_view slot) const;       // -1 when there is none
 };
@@ -125,6 +140,11 @@ void read_rows(const NameTable& table, const WeightEntry& entry, DType dtype, in
 // another, both laid out by `table`.
 bool rows_differ(const NameTable& table, const WeightEntry& entry, int64_t row, int64_t rows,
                  const std::byte* region, const std::byte* other);
+
+// Whether row `row` of the tensor `entry`, or what would follow its last one, begins a group of 16
+// packed rows: rows before and from there on may be packed apart from each other. A row of a
+// transposed tensor is a column, and columns make no groups.
+bool begins_group(const NameTable& table, const WeightEntry& entry, int64_t row);
 
 // An immutable set of weights: one region, addressed through the table. The region has at least
 // table->total_bytes bytes.

@@ -48,20 +48,16 @@ Status IncomingTensor::check_range(size_t offset, size_t size) const {
                   offset, size_));
 }
 
-// Whether a group of 16 rows begins at that byte, counted in each matrix of the slot. A row of a
-// transposed tensor is a column, and columns make no groups.
 bool IncomingTensor::begins_group(size_t offset) const {
-  if (offset % row_bytes_ != 0) return false;
-  if (target_.entry->transposed) return true;
-  const int64_t row = target_.entry->row + int64_t(offset / row_bytes_);
-  return row % target_.slot().n % 16 == 0;
+  return offset % row_bytes_ == 0 &&
+         models::begins_group(*target_.table, *target_.entry, int64_t(offset / row_bytes_));
 }
 
 bool IncomingTensor::packs_at_once(size_t offset, size_t size) const {
   if (target_.alias) return false;
   if (size == size_) return true;
   if (!target_.is_matrix() || target_.cast()) return false;
-  return begins_group(offset) && (offset + size == size_ || begins_group(offset + size));
+  return begins_group(offset) && begins_group(offset + size);
 }
 
 Status IncomingTensor::write(size_t offset, std::span<const std::byte> bytes) {

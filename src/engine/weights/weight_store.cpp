@@ -214,7 +214,7 @@ Status WeightStore::check_manifest(const UpdateSpec& spec) const {
 // Each listed tensor has a weight type, and that which is stored under its name or is to be cast.
 Status WeightStore::check_types(const UpdateSpec& spec) const {
   for (const ManifestEntry& entry : spec.manifest) {
-    if (models::is_ignorable_tensor(entry.name)) continue;
+    if (names_->ignores(entry.name)) continue;
     if (!is_weight_type(entry.dtype)) {
       return absl::InvalidArgumentError(
           fmt::format("tensor {}: type {} is no weight type (float32, bfloat16, float16)",

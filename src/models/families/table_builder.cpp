@@ -57,6 +57,24 @@ void TableBuilder::close() {
   rows_ = 0;
 }
 
+void TableBuilder::split_rows(std::string tensor, int64_t columns, int64_t count,
+                              std::initializer_list<RowsOfTurn> turn) {
+  WeightEntry entry{.name = std::move(tensor), .shape = {}, .slot = int32_t(table_.slots.size())};
+  int64_t rows = 0;
+  for (const RowsOfTurn& part : turn) {
+    entry.parts.push_back({int32_t(table_.slots.size()), part.rows, part.transposed});
+    WeightSlot slot;
+    slot.name = part.slot;
+    slot.n = part.transposed ? columns : part.rows;
+    slot.k = part.transposed ? part.rows : columns;
+    slot.count = count;
+    table_.slots.push_back(std::move(slot));
+    rows += part.rows;
+  }
+  entry.shape = Shape{count * rows, columns};
+  table_.entries.push_back(std::move(entry));
+}
+
 NameTable TableBuilder::take() {
   std::ranges::sort(table_.entries, {}, &WeightEntry::name);
   return std::exchange(table_, {});

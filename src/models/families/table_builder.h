@@ -38,6 +38,16 @@ class TableBuilder {
   void fill_whole(std::string tensor, Shape shape, RowOrder order = {});
   void close();
 
+  // One tensor [count * (all their rows), columns] whose rows go to several slots in turns, those
+  // of one turn to one matrix of each slot, of which there are `count`. No slot is open.
+  struct RowsOfTurn {
+    std::string slot;
+    int64_t rows = 0;
+    bool transposed = false;  // rows are columns of the slot's matrices
+  };
+  void split_rows(std::string tensor, int64_t columns, int64_t count,
+                  std::initializer_list<RowsOfTurn> turn);
+
   // Every entry, in order of names. The builder is empty afterwards.
   NameTable take();
 

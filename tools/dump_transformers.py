@@ -113,14 +113,19 @@ class Recorder:
         place = f"layers.{index}"
         self._after(layer.input_layernorm, f"{place}.input_norm")
         self._undo.append(attention.register_forward_pre_hook(lambda *_: self._enter(index)).remove)
+        if hasattr(attention, "k_proj"):
+            self._watch_heads(index, attention)
+        self._before(attention.o_proj, f"{place}.attention")
+        self._before(layer.post_attention_layernorm, f"{place}.post_attention")
+        self._after(layer, f"{place}.output")
+
+    def _watch_heads(self, index: int, attention: Any) -> None:
+        """Queries, keys and values; latent attention has none of its own, so that the place is left out."""
         for part in "qkv":
             self._keep_projected(getattr(attention, f"{part}_proj"), index, part)
         for part in "qk":
             if hasattr(attention, f"{part}_norm"):
                 self._keep_projected(getattr(attention, f"{part}_norm"), index, part)
-        self._before(attention.o_proj, f"{place}.attention")
-        self._before(layer.post_attention_layernorm, f"{place}.post_attention")
-        self._after(layer, f"{place}.output")
 
     def _enter(self, layer: int) -> None:
         self._layer = layer
@@ -146,6 +151,8 @@ class Recorder:
 
     def _watch_rotary(self, module: Any) -> None:
         """Puts a function that remembers its result in place of the module's rotary embedding."""
+        if not hasattr(module, "apply_rotary_pos_emb"):
+            return
         original: Callable[..., tuple[Any, Any]] = module.apply_rotary_pos_emb
 
         def remember(*arguments: Any, **options: Any) -> tuple[Any, Any]:

@@ -30,6 +30,13 @@ ordered_json model_json(const models::Model& model) {
                         {"rotary", model.rotary_name},
                         {"max_model_len", model.max_model_len},
                         {"eos_token_ids", model.eos_token_ids}};
+  if (const models::LatentSpec& latent = spec.latent; latent.rank > 0) {
+    facts["latent"] = {{"kv_lora_rank", latent.rank},
+                       {"q_lora_rank", latent.query_rank},
+                       {"qk_nope_head_dim", latent.plain},
+                       {"qk_rope_head_dim", latent.rotated},
+                       {"v_head_dim", latent.value}};
+  }
   if (spec.experts.count == 0) return facts;
   facts["experts"] = spec.experts.count;
   facts["experts_per_token"] = spec.experts.top_k;

@@ -7,22 +7,11 @@
 
 #include "base/scratch.h"
 #include "models/forward_step.h"
+#include "models/latent_attention.h"
 #include "models/sparse_layer.h"
 
 namespace rlgen::models {
 namespace {
-
-// Rows that one task of a row-wise step takes: enough to pay for claiming it.
-constexpr int64_t kRowsPerTask = 4;
-
-template <typename F>
-void for_rows(const Step& step, int64_t rows, F&& body) {
-  const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
-  step.context.pool->run(tasks, [&](int64_t task, int) {
-    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (int64_t row = task * kRowsPerTask; row < end; ++row) body(row);
-  });
-}
 
 void observe(const Step& step, ForwardPoint point, int32_t layer, const float* values,
              int64_t width) {
@@ -89,18 +78,6 @@ void shape_row(const Step& step, float* row, const DecoderSlots::Layer& slots) {
   if (step.spec.clip_qkv > 0.0f) table.clip(row, step.spec.clip_qkv, step.qkv_size());
 }
 
-// Writes a key or a value of one KV head, the other null, to the row's slot of the cache.
-void store_head(const Step& step, int32_t layer, int64_t row, int64_t kv_head, const float* key,
-                const float* value) {
-  const BatchSequence& sequence =
-      step.batch.sequences[size_t(step.work.sequence_of_row[size_t(row)])];
-  const int64_t position = step.work.positions[size_t(row)];
-  const int32_t block_size = step.kv.layout.block_size;
-  const int32_t block = sequence.block_table[size_t(position / block_size)];
-  step.context.table->store_kv(step.kv.layout, step.kv.head(block, layer, int32_t(kv_head)),
-                               int32_t(position % block_size), key, value);
-}
-
 // Queries, keys and values of every row; keys and values go to the cache.
 void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
@@ -136,7 +113,7 @@ void project_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) 
   });
 }
 
-void attend(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
+void attend_heads(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
   float* attended = grown(step.work.attended, step.rows() * step.query_size());
   kernels::attention(step.context,
                      {.q = step.work.qkv.data(),
@@ -152,10 +129,20 @@ void attend(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
                      step.work.sequences);
 }
 
+void project(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
+  if (step.spec.latent.rank > 0) return project_latents(step, layer, slots);
+  project_heads(step, layer, slots);
+}
+
+void attend(Step& step, int32_t layer, const DecoderSlots::Layer& slots) {
+  if (step.spec.latent.rank > 0) return attend_latents(step, layer, slots);
+  attend_heads(step, layer, slots);
+}
+
 // Moves the wanted rows of what the rest of the last layer reads to the front.
 int64_t keep_wanted_before_output(Step& step) {
   keep_wanted_rows(step, step.work.hidden, step.spec.hidden);
-  keep_wanted_rows(step, step.work.attended, step.query_size());
+  keep_wanted_rows(step, step.work.attended, step.attended_size());
   step.kept = true;
   return int64_t(step.batch.wanted_rows.size());
 }
@@ -203,6 +190,15 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
                             .sinks = at("sinks"),
                             .output = at("output"),
                             .output_bias = at("output_bias"),
+                            .query_latent = at("query_latent"),
+                            .query_latent_bias = at("query_latent_bias"),
+                            .query_latent_norm = at("query_latent_norm"),
+                            .queries = at("queries"),
+                            .latent = at("latent"),
+                            .latent_bias = at("latent_bias"),
+                            .latent_norm = at("latent_norm"),
+                            .latent_keys = at("latent_keys"),
+                            .latent_values = at("latent_values"),
                             .post_norm = at("post_norm"),
                             .gate_up = at("gate_up"),
                             .gate_up_bias = at("gate_up_bias"),
@@ -210,6 +206,7 @@ Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table) {
                             .down_bias = at("down_bias"),
                             .router = at("router"),
                             .router_bias = at("router_bias"),
+                            .router_choice_bias = at("router_choice_bias"),
                             .experts_gate_up = at("experts_gate_up"),
                             .experts_gate_up_bias = at("experts_gate_up_bias"),
                             .experts_down = at("experts_down"),
@@ -228,12 +225,22 @@ RouteAxis route_axis(const DecoderSpec& spec) {
   return {int32_t(layers), spec.experts.top_k, spec.experts.count};
 }
 
+int64_t qkv_size(const DecoderSpec& spec) {
+  const int64_t keys_and_values = spec.latent.rank > 0 ? 0 : 2 * int64_t(spec.kv_heads);
+  return (spec.heads + keys_and_values) * spec.head_dim;
+}
+
+int64_t attended_size(const DecoderSpec& spec) {
+  return int64_t(spec.heads) * (spec.latent.rank > 0 ? spec.latent.value : spec.head_dim);
+}
+
 kernels::KvLayout kv_layout(const DecoderSpec& spec, DType dtype, int32_t block_size) {
   return {.dtype = dtype,
           .layers = spec.layers,
           .kv_heads = spec.kv_heads,
           .head_dim = spec.head_dim,
-          .value_dim = spec.head_dim,
+          .value_dim = spec.latent.rank > 0 ? spec.latent.rank : spec.head_dim,
+          .values_in_keys = spec.latent.rank > 0,
           .block_size = block_size};
 }
 
@@ -253,7 +260,7 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
     const DecoderSlots::Layer& slots = decoder.slots.layers[size_t(layer)];
     norm(step, workspace->hidden.data(), rows, slots.input_norm, workspace->normed.data());
     observe(step, ForwardPoint::kInputNorm, layer, workspace->normed.data(), spec.hidden);
-    project_heads(step, layer, slots);
+    project(step, layer, slots);
     observe(step, ForwardPoint::kQkv, layer, workspace->qkv.data(), step.qkv_size());
     if (batch.progress != nullptr) batch.progress->fetch_add(1, std::memory_order_relaxed);
     const bool last = layer + 1 == spec.layers;
@@ -262,7 +269,8 @@ void forward(const Decoder& decoder, const WeightSet& weights, const StepBatch& 
     const bool routed = sparse && batch.routes != nullptr;
     if (last && batch.wanted_rows.empty() && !routed) return;
     attend(step, layer, slots);
-    observe(step, ForwardPoint::kAttention, layer, workspace->attended.data(), step.query_size());
+    observe(step, ForwardPoint::kAttention, layer, workspace->attended.data(),
+            step.attended_size());
     if (last && !routed) rows = keep_wanted_before_output(step);
     add_attention_output(step, rows, slots);
     observe(step, ForwardPoint::kPostAttention, layer, workspace->hidden.data(), spec.hidden);

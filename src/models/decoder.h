@@ -53,10 +53,11 @@ struct StepBatch {
 struct DecoderSlots {
   struct Layer {
     // -1 where the layer has none.
-    int32_t input_norm, qkv, qkv_bias, q_norm, k_norm, sinks, output, output_bias, post_norm,
-        gate_up, gate_up_bias, down, down_bias, router, router_bias, experts_gate_up,
-        experts_gate_up_bias, experts_down, experts_down_bias, shared_gate_up, shared_down,
-        shared_gate;
+    int32_t input_norm, qkv, qkv_bias, q_norm, k_norm, sinks, output, output_bias, query_latent,
+        query_latent_bias, query_latent_norm, queries, latent, latent_bias, latent_norm,
+        latent_keys, latent_values, post_norm, gate_up, gate_up_bias, down, down_bias, router,
+        router_bias, router_choice_bias, experts_gate_up, experts_gate_up_bias, experts_down,
+        experts_down_bias, shared_gate_up, shared_down, shared_gate;
     int32_t route_layer;  // its place on the route axis
   };
   int32_t embedding = -1;
@@ -75,16 +76,33 @@ struct Decoder {
 // Looks the slots up. `table` is the family's for this specification.
 Decoder make_decoder(DecoderSpec spec, std::shared_ptr<const NameTable> table);
 
+// Elements of a row of queries, keys and values, side by side; with latent attention of queries
+// alone, which are made for the latents as keys.
+int64_t qkv_size(const DecoderSpec& spec);
+// Elements of a row of what the heads give, before the output projection.
+int64_t attended_size(const DecoderSpec& spec);
+
 // How the KV blocks of this model look.
 kernels::KvLayout kv_layout(const DecoderSpec& spec, DType dtype, int32_t block_size);
+
+// Those of latent attention, with the sizes of LatentSpec.
+struct LatentWorkspace {
+  std::vector<float> query_latents;       // [R, query_rank]
+  std::vector<float> queries;             // [R, heads, plain + rotated]
+  std::vector<float> keys;                // [R, rank + rotated]
+  std::vector<float> attended;            // [R, heads, rank]
+  std::vector<int32_t> rows_by_head;      // [heads, R]
+  std::vector<kernels::RowGroup> groups;  // [heads]
+};
 
 // Buffers of one engine, grown on demand and reused between steps; R rows of the step, W wanted
 // rows, half = rotated pairs of a head.
 struct Workspace {
-  std::vector<float> hidden;          // [R, hidden]; at the end of the last layer [W, hidden]
-  std::vector<float> normed;          // [R, hidden]
-  std::vector<float> qkv;             // [R, (heads + 2 kv_heads) * head_dim]
-  std::vector<float> attended;        // [R, heads * head_dim]
+  std::vector<float> hidden;    // [R, hidden]; at the end of the last layer [W, hidden]
+  std::vector<float> normed;    // [R, hidden]
+  std::vector<float> qkv;       // [R, qkv_size]
+  std::vector<float> attended;  // [R, attended_size]
+  LatentWorkspace latent;
   std::vector<float> gate_up;         // [R, 2 * intermediate]
   std::vector<float> activated;       // [R, intermediate]
   std::vector<float> router_scores;   // [R, experts]

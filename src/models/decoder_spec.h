@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/moe.h"
 #include "kernels/ops.h"
 
 namespace rlgen::models {
@@ -23,17 +24,38 @@ struct LayerSpec {
   bool sparse = false;  // DecoderSpec::experts in place of the dense feed-forward
 };
 
+// Latent attention (DeepSeek-V2 and V3): keys and values of all heads are made from one latent of a
+// token, which with a rotated part behind it is all that the cache keeps.
+struct LatentSpec {
+  int32_t rank = 0;        // elements of the latent; 0: the model has ordinary attention
+  int32_t query_rank = 0;  // of the latent that queries are made from; 0: from the hidden state
+  int32_t plain = 0;       // elements of a query or key head that are not rotated
+  int32_t rotated = 0;     // and that are; the rotated part of keys is one for all heads
+  int32_t value = 0;       // elements of a value head
+  // The rotated pairs are elements 2i and 2i + 1; false: i and i + half.
+  bool interleaved = true;
+  float norm_eps = 1e-6f;  // of the norms of both latents
+};
+
 // The experts of a sparse layer, alike in all of them: a router sends each row through some.
 struct ExpertSpec {
   int32_t count = 0;         // 0: the model has none
   int32_t top_k = 0;         // experts of a row
   int32_t intermediate = 0;  // of each expert
-  // Of one more that every row goes through, weighted by a gate of its own; 0: there is none.
+  // Of one more that every row goes through; 0: there is none.
   int32_t shared_intermediate = 0;
+  bool shared_gate = true;   // it is weighted by a gate of its own
   bool normalize = false;    // the weights of a row's experts are divided by their sum
   bool router_bias = false;  // added to the router's scores
   bool bias = false;         // of both layers of every expert
-  std::string count_key;     // of config.json, for messages: "num_experts"
+  // The rest of kernels::RouterRule.
+  kernels::RouterScores scores = kernels::RouterScores::kSoftmax;
+  bool choice_bias = false;
+  int32_t groups = 1;
+  int32_t top_groups = 1;
+  kernels::GroupWorth group_worth = kernels::GroupWorth::kLargest;
+  float scale = 1.0f;
+  std::string count_key;  // of config.json, for messages: "num_experts"
 };
 
 // A decoder as plain data: every family is a point in this space.
@@ -43,8 +65,8 @@ struct DecoderSpec {
   int32_t hidden = 0;
   int32_t layers = 0;
   int32_t heads = 0;
-  int32_t kv_heads = 0;
-  int32_t head_dim = 0;
+  int32_t kv_heads = 0;  // 1 with latent attention
+  int32_t head_dim = 0;  // as keys are cached: with latent attention latent.rank + latent.rotated
   int32_t intermediate = 0;
   float norm_eps = 1e-6f;
   float attention_scale = 0.0f;
@@ -59,9 +81,12 @@ struct DecoderSpec {
                               // values, behind the norms; 0: any
   bool tied_head = false;
   RotarySpec rotary;
+  LatentSpec latent;
   ExpertSpec experts;
   std::vector<LayerSpec> layer;  // [layers]
 
+  // Layers that a checkpoint may have behind the last: their tensors are passed over.
+  int32_t passed_over_layers = 0;
   int32_t max_position = 0;  // the model's own limit
   std::vector<int32_t> eos_token_ids;
 };

@@ -10,8 +10,8 @@ struct StepBatch;
 enum class ForwardPoint {
   kEmbedding,      // [hidden]
   kInputNorm,      // [hidden], what enters the layer's projections
-  kQkv,            // [(heads + 2 kv_heads) * head_dim], queries and keys after norm and rotary
-  kAttention,      // [heads * head_dim], before the output projection
+  kQkv,            // [qkv_size], queries and keys after norm and rotary
+  kAttention,      // [attended_size], before the output projection
   kPostAttention,  // [hidden], the residual stream after the attention's output was added
   kOutput,         // [hidden], the residual stream after the layer
   kFinalNorm,      // [hidden]

@@ -12,6 +12,32 @@ namespace {
 
 uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
 
+std::string describe(const LatentSpec& latent) {
+  return fmt::format("\nlatent {} {} {} {} {} {} {:08x}", latent.rank, latent.query_rank,
+                     latent.plain, latent.rotated, latent.value, int(latent.interleaved),
+                     bits_of(latent.norm_eps));
+}
+
+std::string describe(const ExpertSpec& experts) {
+  std::string text = fmt::format("\nexperts {} {} {} {}", experts.count, experts.top_k,
+                                 experts.intermediate, int(experts.normalize));
+  if (experts.router_bias || experts.bias) {
+    text += fmt::format("\nexpert biases {} {}", int(experts.router_bias), int(experts.bias));
+  }
+  if (experts.shared_intermediate > 0) {
+    text += fmt::format("\nshared {}{}", experts.shared_intermediate,
+                        experts.shared_gate ? "" : " ungated");
+  }
+  if (experts.scores == kernels::RouterScores::kSigmoid) text += " sigmoid";
+  if (experts.choice_bias) text += " choice bias";
+  if (experts.groups > 1) {
+    text += fmt::format(" groups {} {} {}", experts.groups, experts.top_groups,
+                        int(experts.group_worth));
+  }
+  if (experts.scale != 1.0f) text += fmt::format(" scale {:08x}", bits_of(experts.scale));
+  return text;
+}
+
 std::string describe(const DecoderSpec& spec) {
   std::string text = fmt::format(
       "family {}\nsizes {} {} {} {} {} {} {}\neps {:08x}\nscale {:08x}\nactivation {}\n"
@@ -30,16 +56,8 @@ std::string describe(const DecoderSpec& spec) {
   }
   if (spec.sinks) text += "\nsinks";
   if (spec.qk_norm_rows) text += fmt::format("\nnorm of rows, clip {:08x}", bits_of(spec.clip_qkv));
-  if (const ExpertSpec& experts = spec.experts; experts.count > 0) {
-    text += fmt::format("\nexperts {} {} {} {}", experts.count, experts.top_k, experts.intermediate,
-                        int(experts.normalize));
-    if (experts.router_bias || experts.bias) {
-      text += fmt::format("\nexpert biases {} {}", int(experts.router_bias), int(experts.bias));
-    }
-    if (experts.shared_intermediate > 0) {
-      text += fmt::format("\nshared {}", experts.shared_intermediate);
-    }
-  }
+  if (spec.latent.rank > 0) text += describe(spec.latent);
+  if (spec.experts.count > 0) text += describe(spec.experts);
   for (const LayerSpec& layer : spec.layer) {
     text += fmt::format("\nlayer {} {}{}", int(layer.rotary), layer.window,
                         layer.sparse ? " sparse" : "");

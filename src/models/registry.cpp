@@ -15,6 +15,8 @@ namespace rlgen::models {
 namespace {
 
 constexpr Family kFamilies[] = {
+    {"deepseek_v2", "DeepseekV2ForCausalLM", read_deepseek_v2, deepseek_names},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, deepseek_names},
     {"gpt_oss", "GptOssForCausalLM", read_gpt_oss, gpt_oss_names},
     {"llama", "LlamaForCausalLM", read_llama, dense_names},
     {"mistral", "MistralForCausalLM", read_mistral, dense_names},

@@ -142,6 +142,12 @@ RotarySpec resolve_rotary(const RotaryParameters& parameters, int32_t context) {
           float(attention_factor_of(parameters))};
 }
 
+double yarn_score_factor(const RotaryParameters& p) {
+  if (p.kind != RotaryKind::kYarn || p.mscale_all_dim.value_or(0.0) == 0.0) return 1.0;
+  const double term = mscale_term(p.factor, *p.mscale_all_dim);
+  return term * term;
+}
+
 int32_t longest_context(const RotaryParameters& p) {
   const auto stretched = [&](int32_t length) {
     return int32_t(std::min(length * std::max(p.factor, 1.0), double(kMaxContext)));

@@ -54,6 +54,11 @@ RotaryParameters read_rotary(ConfigReader& config, const RotaryShape& shape);
 // longrope (sqrt(1 + ln(factor) / ln(original))), where the configuration gives none.
 RotarySpec resolve_rotary(const RotaryParameters& parameters, int32_t context);
 
+// What yarn multiplies the scores of attention with in models that know `mscale_all_dim`
+// (DeepSeek-V2 and V3): (0.1 mscale_all_dim ln(factor) + 1) squared. 1 for any other scaling and
+// where it is 0 or not given.
+double yarn_score_factor(const RotaryParameters& parameters);
+
 // The longest context that these parameters allow: max_position; for linear and yarn what the
 // factor stretches it to; for dynamic, which is defined for any length, kMaxContext.
 inline constexpr int32_t kMaxContext = 1 << 24;  // positions stay exact in float32

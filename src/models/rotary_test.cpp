@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace rlgen::models {
@@ -171,6 +172,20 @@ TEST(Rotary, FB161_DynamicBaseFollowsTheContextInForce) {
   EXPECT_NEAR(base(4096), 30527.74, 0.01);
   EXPECT_NEAR(base(8192), 72195.86, 0.02);
   EXPECT_EQ(rotary_name(accepted_rotary(config, shape), 8192), "dynamic@8192");
+}
+
+// Of DeepSeek's heads of 192 elements.
+TEST(Rotary, FB156_YarnScoresHaveAFactorOfTheirOwn) {
+  const auto factor = [](const json& more) {
+    return yarn_score_factor(accepted_rotary(yarn(40, more)));
+  };
+  EXPECT_NEAR(factor({{"mscale_all_dim", 0.707}}), 1.589626, 1e-6);
+  EXPECT_NEAR(factor({{"mscale_all_dim", 0.707}}) / std::sqrt(192.0), 0.114721, 1e-6);
+  EXPECT_NEAR(factor({{"mscale_all_dim", 1.0}}), 1.873854, 1e-6);
+  EXPECT_NEAR(factor({{"mscale_all_dim", 1.0}}) / std::sqrt(192.0), 0.135234, 1e-6);
+  EXPECT_EQ(factor({{"mscale", 0.707}}), 1.0);
+  EXPECT_EQ(factor({{"mscale_all_dim", 0.0}}), 1.0);
+  EXPECT_EQ(yarn_score_factor(accepted_rotary(kNothing)), 1.0);
 }
 
 TEST(Rotary, OriginalContextOutsideTheSection) {

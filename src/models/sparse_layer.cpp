@@ -45,7 +45,15 @@ void choose_experts(Step& step, int64_t rows, const DecoderSlots::Layer& slots) 
                 ids + row * experts.top_k);
   }
   kernels::route(step.context,
-                 {.experts = experts.count, .top_k = experts.top_k, .normalize = experts.normalize},
+                 {.experts = experts.count,
+                  .top_k = experts.top_k,
+                  .normalize = experts.normalize,
+                  .scores = experts.scores,
+                  .choice_bias = step.weights.bias(slots.router_choice_bias),
+                  .groups = experts.groups,
+                  .top_groups = experts.top_groups,
+                  .group_worth = experts.group_worth,
+                  .scale = experts.scale},
                  scores, rows, ids, weights);
   for (int64_t row = 0; step.batch.routes != nullptr && row < rows; ++row) {
     std::copy_n(ids + row * experts.top_k, top_k,
@@ -53,20 +61,25 @@ void choose_experts(Step& step, int64_t rows, const DecoderSlots::Layer& slots) 
   }
 }
 
-// Adds the expert that every row goes through, weighted by its own gate.
+// Adds the expert that every row goes through, weighted by its own gate if it has one.
 void add_shared_expert(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
   const int64_t size = step.spec.experts.shared_intermediate;
+  const bool gated = slots.shared_gate >= 0;
   float* weights = grown(work.shared_weights, rows);
-  score_rows(step, rows, slots.shared_gate, -1, weights);
-  kernels::sigmoid_all(step.context, rows, weights);
+  if (gated) {
+    score_rows(step, rows, slots.shared_gate, -1, weights);
+    kernels::sigmoid_all(step.context, rows, weights);
+  }
   float* gate_up = grown(work.gate_up, rows * 2 * size);
   float* activated = grown(work.activated, rows * size);
   kernels::gated_linear(step.context,
                         product(step, work.normed.data(), rows, slots.shared_gate_up, -1, gate_up),
                         step.spec.gating, activated);
-  kernels::linear(step.context,
-                  product(step, activated, rows, slots.shared_down, -1, work.normed.data()));
+  const kernels::LinearArgs down =
+      product(step, activated, rows, slots.shared_down, -1, work.normed.data());
+  if (!gated) return kernels::linear_add(step.context, down, work.hidden.data());
+  kernels::linear(step.context, down);
   kernels::add_weighted_rows(step.context, {.y = work.normed.data(), .weights = weights}, rows,
                              step.spec.hidden, work.hidden.data());
 }
@@ -90,7 +103,7 @@ int64_t add_experts(Step& step, int64_t rows, const DecoderSlots::Layer& slots, 
                         .down_bias = step.weights.bias(slots.experts_down_bias),
                         .gating = step.spec.gating},
                        &work.experts, work.hidden.data());
-  if (slots.shared_gate >= 0) add_shared_expert(step, rows, slots);
+  if (slots.shared_down >= 0) add_shared_expert(step, rows, slots);
   return rows;
 }
 

@@ -106,6 +106,17 @@ class Inspect(CommandLineTest):
         self.assertEqual(json.loads(half.stdout)["kv_bytes_per_token"] * 2, facts["kv_bytes_per_token"])
         self.assertNotEqual(json.loads(half.stdout)["numerics"], facts["numerics"])
 
+    def test_latent_attention(self) -> None:
+        """The cache keeps a latent and a rotated part of each token and layer, once for all heads."""
+        result = self.run_rlgen("inspect", "--model", CHECKPOINTS / "deepseek_v3", "--json")
+        self.assertEqual(result.code, 0, result.stderr)
+        facts = json.loads(result.stdout)
+        latent = facts["latent"]
+        self.assertEqual(latent["q_lora_rank"], 24)
+        stored = latent["kv_lora_rank"] + latent["qk_rope_head_dim"]
+        self.assertEqual(facts["head_dim"], stored)
+        self.assertEqual(facts["kv_bytes_per_token"], facts["layers"] * stored * 4)
+
     def test_numerics_are_those_of_the_outputs(self) -> None:
         """Whatever options decide the bits, inspect and generate say the same of them."""
         for options in (

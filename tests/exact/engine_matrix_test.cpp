@@ -196,8 +196,8 @@ TEST_P(EngineMatrix, ContinuingGivesTheUninterruptedBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, EngineMatrix,
-                         ::testing::Values("gpt_oss", "llama", "mixtral", "olmoe", "qwen2_moe",
-                                           "qwen3_moe"),
+                         ::testing::Values("deepseek_v2", "deepseek_v3", "gpt_oss", "llama",
+                                           "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

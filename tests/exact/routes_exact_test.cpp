@@ -14,7 +14,7 @@ namespace {
 
 using namespace rlgen::engine::test;  // NOLINT
 
-constexpr const char* kSparse[] = {"gpt_oss", "qwen3_moe"};
+constexpr const char* kSparse[] = {"deepseek_v3", "gpt_oss", "qwen3_moe"};
 
 Settings with_routes(Settings settings) {
   settings.route_capture = RouteCapture::kExpertLayers;

@@ -54,6 +54,10 @@ DEMO_TEXTS = (
 )
 
 WHOLE_CONTEXT = (
+    "deepseek_v2",
+    "deepseek_v2_lite",
+    "deepseek_v3",
+    "deepseek_v3_plain",
     "gpt_oss",
     "gpt_oss_plain",
     "llama",

@@ -10,6 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
+from router_choice import choice_of
+
 PAD_ID = 0
 LENGTH_SCALED = {"dynamic", "longrope"}
 
@@ -47,8 +49,10 @@ class RouterWatch:
         chosen = output[-1]
         bias = getattr(router, "bias", None)
         scores = torch.nn.functional.linear(inputs[0].reshape(-1, inputs[0].shape[-1]), router.weight, bias)
-        best = torch.topk(torch.softmax(scores.double(), -1), min(chosen.shape[-1] + 1, scores.shape[-1])).values
-        lead = (best[:, :-1] - best[:, 1:]).min(-1).values if best.shape[-1] > 1 else best[:, 0]
+        values, lead = choice_of(router, scores, chosen.shape[-1])
+        # Some routers leave their choice in no order.
+        order = values.gather(1, chosen).argsort(dim=-1, descending=True, stable=True)
+        chosen = chosen.gather(1, order)
         self._taken.append((chosen.tolist(), [round(value, 9) for value in lead.tolist()]))
 
     def start(self) -> None:

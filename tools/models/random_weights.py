@@ -43,6 +43,8 @@ def scaled(name: str, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
     """Normal `values`, of a tensor of `shape` or of some of its rows, as random_tensor scales them."""
     if name.endswith("norm.weight"):
         return 1.0 + 0.2 * values
+    if name.endswith("e_score_correction_bias"):
+        return 0.15 * values
     if name.endswith(("_bias", ".bias")):
         return 0.3 * values
     if name.endswith(".sinks"):
@@ -51,7 +53,7 @@ def scaled(name: str, shape: tuple[int, ...], values: np.ndarray) -> np.ndarray:
         return values / np.sqrt(shape[-2])
     if "embed_tokens" in name or "lm_head" in name:
         return LOGIT_STD / np.sqrt(shape[-1]) * values
-    if "q_proj" in name or "k_proj" in name:
+    if "q_proj" in name or "q_b_proj" in name or "k_proj" in name:
         return SCORE_GAIN / np.sqrt(shape[-1]) * values
     return values / np.sqrt(shape[-1])
 

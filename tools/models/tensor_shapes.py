@@ -34,14 +34,41 @@ def is_sparse(config: dict[str, Any], layer: int) -> bool:
     """Whether a layer has experts in place of one feed-forward block."""
     if config["model_type"] in ("gpt_oss", "mixtral", "olmoe"):
         return True
+    if config["model_type"] in ("deepseek_v2", "deepseek_v3"):
+        return layer >= config["first_k_dense_replace"] and layer % config.get("moe_layer_freq", 1) == 0
     if config["model_type"] not in ("qwen2_moe", "qwen3_moe"):
         return False
     step = config.get("decoder_sparse_step", 1)
     return layer not in config.get("mlp_only_layers", []) and (layer + 1) % step == 0
 
 
+def latent_attention_shapes(config: dict[str, Any], prefix: str) -> Shapes:
+    """Tensors of one block of latent attention; weights are [outputs, inputs]."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    rank, plain, rotated = (config[key] for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
+    query_rank, value = config["q_lora_rank"], config["v_head_dim"]
+    shapes: Shapes = {}
+    if query_rank is None:
+        shapes[f"{prefix}.q_proj.weight"] = (heads * (plain + rotated), hidden)
+    else:
+        shapes[f"{prefix}.q_a_proj.weight"] = (query_rank, hidden)
+        shapes[f"{prefix}.q_a_layernorm.weight"] = (query_rank,)
+        shapes[f"{prefix}.q_b_proj.weight"] = (heads * (plain + rotated), query_rank)
+    shapes[f"{prefix}.kv_a_proj_with_mqa.weight"] = (rank + rotated, hidden)
+    shapes[f"{prefix}.kv_a_layernorm.weight"] = (rank,)
+    shapes[f"{prefix}.kv_b_proj.weight"] = (heads * (plain + value), rank)
+    shapes[f"{prefix}.o_proj.weight"] = (hidden, heads * value)
+    if config.get("attention_bias", False):
+        for name in ("q_a_proj", "kv_a_proj_with_mqa", "o_proj"):
+            weight = f"{prefix}.{name}.weight"
+            shapes |= {f"{prefix}.{name}.bias": shapes[weight][:1]} if weight in shapes else {}
+    return shapes
+
+
 def attention_shapes(config: dict[str, Any], prefix: str) -> Shapes:
     """Tensors of one attention block; weights are [outputs, inputs]."""
+    if "kv_lora_rank" in config:
+        return latent_attention_shapes(config, prefix)
     hidden, head = config["hidden_size"], head_dim(config)
     query, key = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     shapes: Shapes = {}
@@ -78,7 +105,7 @@ def expert_shapes(config: dict[str, Any], prefix: str) -> Shapes:
     """Tensors of the experts of one layer and of their router."""
     mixtral = config["model_type"] == "mixtral"
     block = f"{prefix}.block_sparse_moe" if mixtral else f"{prefix}.mlp"
-    count = config["num_local_experts" if mixtral else "num_experts"]
+    count = next(config[key] for key in ("num_experts", "num_local_experts", "n_routed_experts") if key in config)
     inner = config.get("moe_intermediate_size", config["intermediate_size"])
     shapes: Shapes = {f"{block}.gate.weight": (count, config["hidden_size"])}
     for expert in range(count):
@@ -87,6 +114,10 @@ def expert_shapes(config: dict[str, Any], prefix: str) -> Shapes:
     if "shared_expert_intermediate_size" in config:
         shapes |= mlp_shapes(config, f"{block}.shared_expert", config["shared_expert_intermediate_size"])
         shapes[f"{block}.shared_expert_gate.weight"] = (1, config["hidden_size"])
+    if config["model_type"] == "deepseek_v3":
+        shapes[f"{block}.gate.e_score_correction_bias"] = (count,)
+    if "n_shared_experts" in config:
+        shapes |= mlp_shapes(config, f"{block}.shared_experts", config["n_shared_experts"] * inner)
     return shapes
 
 

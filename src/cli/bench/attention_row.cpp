@@ -37,8 +37,9 @@ StatusOr<FilledCache> fill_cache(const kernels::KvLayout& layout, int32_t keys, 
 double best_pass(const BenchContext& context, const FilledCache& cache, int32_t keys) {
   const models::DecoderSpec& model = context.model;
   const int64_t size = int64_t{model.heads} * model.head_dim;
+  const int64_t out_size = int64_t{model.heads} * context.kv_layout.value_dim;
   const std::vector<float> q(static_cast<size_t>(size), 0.5f);
-  std::vector<float> out(static_cast<size_t>(size));
+  std::vector<float> out(static_cast<size_t>(out_size));
   const kernels::AttentionSequence sequence = {.block_table = cache.block_table.data(),
                                                .first_row = 0,
                                                .rows = 1,
@@ -49,7 +50,7 @@ double best_pass(const BenchContext& context, const FilledCache& cache, int32_t 
                          {.q = q.data(),
                           .ldq = size,
                           .out = out.data(),
-                          .ldo = size,
+                          .ldo = out_size,
                           .heads = model.heads,
                           .kv = cache.view,
                           .layer = layer,

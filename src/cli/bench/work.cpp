@@ -1,5 +1,7 @@
 #include "cli/bench/work.h"
 
+#include <absl/container/flat_hash_set.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -9,6 +11,10 @@ ModelCost model_cost(const models::DecoderSpec& spec, const models::NameTable& t
                      const models::DecoderSlots& slots, int64_t kv_bytes_per_token) {
   ModelCost cost;
   if (spec.experts.count > 0) cost.expert_share = double(spec.experts.top_k) / spec.experts.count;
+  absl::flat_hash_set<int32_t> experts;
+  for (const models::DecoderSlots::Layer& layer : slots.layers) {
+    experts.insert({layer.experts_gate_up, layer.experts_down});
+  }
   for (size_t i = 0; i < table.slots.size(); ++i) {
     const models::WeightSlot& slot = table.slots[i];
     const auto index = static_cast<int32_t>(i);
@@ -17,7 +23,7 @@ ModelCost model_cost(const models::DecoderSpec& spec, const models::NameTable& t
     if (index == slots.head) {
       cost.head_bytes += static_cast<int64_t>(slot.bytes);
       cost.head_flops += flops;
-    } else if (slot.count > 1) {
+    } else if (experts.contains(index)) {
       cost.expert_bytes += static_cast<int64_t>(slot.bytes);
       cost.body_flops += flops * cost.expert_share;
     } else if (index != slots.embedding) {
@@ -25,7 +31,8 @@ ModelCost model_cost(const models::DecoderSpec& spec, const models::NameTable& t
       cost.body_flops += flops;
     }
   }
-  cost.attention_flops = 4.0 * spec.layers * spec.heads * spec.head_dim;
+  const int32_t value_dim = models::kv_layout(spec, DType::kFloat32, 16).value_dim;
+  cost.attention_flops = 2.0 * spec.layers * spec.heads * (spec.head_dim + value_dim);
   cost.kv_bytes = kv_bytes_per_token;
   return cost;
 }

@@ -8,14 +8,16 @@ namespace rlgen::cli {
 
 // What a model costs, from its shapes.
 struct ModelCost {
-  int64_t body_bytes = 0;        // weights that every step reads, packed, without the head
-  int64_t expert_bytes = 0;      // those of all experts, of which a step reads some
-  int64_t head_bytes = 0;        // those of the head, read where logits are wanted
-  double body_flops = 0.0;       // a row, without attention and head; of experts only its own
-  double head_flops = 0.0;       // a row whose logits are wanted
-  double attention_flops = 0.0;  // a row and a key that it sees
-  int64_t kv_bytes = 0;          // keys and values of one token
-  double expert_share = 0.0;     // of the experts, that a row goes through
+  int64_t body_bytes = 0;    // weights that every step reads, packed, without the head
+  int64_t expert_bytes = 0;  // those of all experts, of which a step reads some
+  int64_t head_bytes = 0;    // those of the head, read where logits are wanted
+  double body_flops = 0.0;   // a row, without attention and head; of experts only its own
+  double head_flops = 0.0;   // a row whose logits are wanted
+  // A row and a key that it sees. Latent attention is absorbed, and counted so: with scores over
+  // latent and rotated part and values of the latent.
+  double attention_flops = 0.0;
+  int64_t kv_bytes = 0;       // keys and values of one token
+  double expert_share = 0.0;  // of the experts, that a row goes through
 
   // What all of it holds.
   int64_t weight_bytes() const { return body_bytes + head_bytes + expert_bytes; }

@@ -48,7 +48,9 @@ TEST(BenchWork, OfExpertsOnlyThoseThatRowsGoThrough) {
   models::NameTable table;
   table.slots = {{.name = "router", .n = 8, .k = 64, .bytes = 16 * 64 * 2},
                  {.name = "experts", .n = 32, .k = 64, .count = 8, .bytes = 8 * 32 * 64 * 2}};
-  const ModelCost cost = model_cost(spec, table, {}, 0);
+  models::DecoderSlots slots;
+  slots.layers = {{.experts_gate_up = 1, .experts_down = 1}};
+  const ModelCost cost = model_cost(spec, table, slots, 0);
   EXPECT_EQ(cost.body_bytes, 16 * 64 * 2);
   EXPECT_EQ(cost.expert_bytes, 8 * 32 * 64 * 2);
   EXPECT_EQ(cost.body_flops, 2.0 * 8 * 64 + 2 * 2.0 * 32 * 64);
@@ -56,6 +58,24 @@ TEST(BenchWork, OfExpertsOnlyThoseThatRowsGoThrough) {
   EXPECT_EQ(cost.step_bytes(2), 16 * 64 * 2 + (1 - 0.75 * 0.75) * 8 * 32 * 64 * 2);
   EXPECT_EQ(decode_work(cost, 6, 0, 3.0).bytes, 3 * cost.step_bytes(2));
   EXPECT_EQ(prefill_work(cost, 1, 4, 2).bytes, 2 * cost.step_bytes(2));
+}
+
+// The matrices of all heads are read in every step; attention is that of latents.
+TEST(BenchWork, LatentAttentionIsCountedAbsorbed) {
+  models::DecoderSpec spec;
+  spec.layers = 3;
+  spec.heads = 8;
+  spec.head_dim = 40;
+  spec.latent = {.rank = 32, .plain = 12, .rotated = 8, .value = 16};
+  models::NameTable table;
+  table.slots = {{.name = "latent_keys", .n = 32, .k = 12, .count = 8, .bytes = 8 * 32 * 12 * 2}};
+  models::DecoderSlots slots;
+  slots.layers = {{.experts_gate_up = -1, .experts_down = -1}};
+  const ModelCost cost = model_cost(spec, table, slots, 0);
+  EXPECT_EQ(cost.body_bytes, 8 * 32 * 12 * 2);
+  EXPECT_EQ(cost.expert_bytes, 0);
+  EXPECT_EQ(cost.body_flops, 2.0 * 8 * 32 * 12);
+  EXPECT_EQ(cost.attention_flops, 2.0 * 3 * 8 * (40 + 32));
 }
 
 TEST(BenchWork, PrefillIsCausal) {

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <tuple>
 
+#include "models/decoder.h"
+
 namespace rlgen::cli {
 namespace {
 
@@ -62,14 +64,16 @@ std::optional<Point> parse_point(std::string_view name) {
 std::string element_name(const Point& point, int64_t index, const models::DecoderSpec& spec) {
   if (point.kind == ForwardPoint::kLogits) return fmt::format("token {}", index);
   if (point.kind != ForwardPoint::kQkv && point.kind != ForwardPoint::kAttention) return "";
-  int64_t head = index / spec.head_dim;
+  const bool attended = point.kind == ForwardPoint::kAttention;
+  const int64_t size = attended ? models::attended_size(spec) / spec.heads : int64_t{spec.head_dim};
+  int64_t head = index / size;
   std::string_view what = "query";
   if (head >= spec.heads) {
     head -= spec.heads;
     what = head < spec.kv_heads ? "key" : "value";
     head %= spec.kv_heads;
   }
-  return fmt::format("{} head {}, element {}", what, head, index % spec.head_dim);
+  return fmt::format("{} head {}, element {}", what, head, index % size);
 }
 
 }  // namespace rlgen::cli

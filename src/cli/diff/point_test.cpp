@@ -62,5 +62,16 @@ TEST(Point, ElementsOfHeadsAndTokens) {
   EXPECT_EQ(element_name({ForwardPoint::kOutput, 1}, 9, spec), "");
 }
 
+// Queries as they meet latents; what heads give has a size of its own.
+TEST(Point, ElementsOfLatentAttention) {
+  models::DecoderSpec spec;
+  spec.heads = 4;
+  spec.kv_heads = 1;
+  spec.head_dim = 20;
+  spec.latent = {.rank = 14, .plain = 8, .rotated = 6, .value = 10};
+  EXPECT_EQ(element_name({ForwardPoint::kQkv, 0}, 61, spec), "query head 3, element 1");
+  EXPECT_EQ(element_name({ForwardPoint::kAttention, 0}, 31, spec), "query head 3, element 1");
+}
+
 }  // namespace
 }  // namespace rlgen::cli

@@ -28,11 +28,8 @@ StatusOr<std::span<const float>> PointRows::leading() const {
 
 int64_t trace_bytes(const models::DecoderSpec& spec, std::span<const TokenIds> sequences) {
   const int64_t hidden = spec.hidden;
-  const int64_t heads = spec.heads;
-  const int64_t attention = heads * spec.head_dim;
-  const int64_t qkv = (heads + 2 * int64_t{spec.kv_heads}) * spec.head_dim;
-  const int64_t floats =
-      2 * hidden + spec.vocab_rows + spec.layers * (3 * hidden + qkv + attention);
+  const int64_t in_layer = 3 * hidden + models::qkv_size(spec) + models::attended_size(spec);
+  const int64_t floats = 2 * hidden + spec.vocab_rows + spec.layers * in_layer;
   int64_t positions = 0;
   for (const TokenIds& ids : sequences) positions += static_cast<int64_t>(ids.size());
   return positions * floats * static_cast<int64_t>(sizeof(float));

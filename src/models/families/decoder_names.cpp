@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "models/families/latent_names.h"
 #include "models/families/table_builder.h"
 
 namespace rlgen::models {
@@ -83,13 +84,17 @@ void add_transposed_stacks(const DecoderSpec& spec, const ExpertNames& experts, 
                        {spec.hidden, inner}, /*interleaved=*/false, &names->table);
 }
 
-void add_shared_slots(const DecoderSpec& spec, LayerNames* names) {
+void add_shared_slots(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
   const int64_t inner = spec.experts.shared_intermediate;
-  names->linear("shared_gate_up", spec.hidden,
-                {{"mlp.shared_expert.gate_proj", inner}, {"mlp.shared_expert.up_proj", inner}},
-                /*biased=*/false);
-  names->linear("shared_down", inner, {{"mlp.shared_expert.down_proj", spec.hidden}},
-                /*biased=*/false);
+  const auto part = [&](std::string_view name) {
+    return fmt::format("{}.{}", experts.shared, name);
+  };
+  const std::string gate = part("gate_proj");
+  const std::string up = part("up_proj");
+  const std::string down = part("down_proj");
+  names->linear("shared_gate_up", spec.hidden, {{gate, inner}, {up, inner}}, /*biased=*/false);
+  names->linear("shared_down", inner, {{down, spec.hidden}}, /*biased=*/false);
+  if (!spec.experts.shared_gate) return;
   names->table.matrix(names->slots + "shared_gate", spec.hidden);
   names->table.outside_profile();
   names->table.fill(names->tensors + "mlp.shared_expert_gate.weight", 1).close();
@@ -98,36 +103,52 @@ void add_shared_slots(const DecoderSpec& spec, LayerNames* names) {
 void add_expert_slots(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
   const int64_t inner = spec.experts.intermediate;
   add_router_slot(spec, experts, names);
+  if (spec.experts.choice_bias) {
+    names->table.vector(names->slots + "router_choice_bias");
+    names->table.sized_by(count_of(spec.experts));
+    names->table
+        .fill(fmt::format("{}{}.e_score_correction_bias", names->tensors, experts.router),
+              spec.experts.count)
+        .close();
+  }
   if (experts.transposed) return add_transposed_stacks(spec, experts, names);
   add_stack(spec, experts, "experts_gate_up", {{experts.gate, inner}, {experts.up, inner}},
             spec.hidden, "gate_up_proj", names);
   add_stack(spec, experts, "experts_down", {{experts.down, spec.hidden}}, inner, "down_proj",
             names);
-  if (spec.experts.shared_intermediate > 0) add_shared_slots(spec, names);
+  if (spec.experts.shared_intermediate > 0) add_shared_slots(spec, experts, names);
 }
 
-void add_layer(const DecoderSpec& spec, const ExpertNames& experts, int32_t layer,
-               TableBuilder* table) {
+void add_attention(const DecoderSpec& spec, LayerNames* names) {
   const int64_t head = spec.head_dim;
   const int64_t queries = spec.heads * head;
   const int64_t keys = spec.kv_heads * head;
-  LayerNames names{*table, fmt::format("model.layers.{}.", layer),
-                   fmt::format("layers.{}.", layer)};
-  names.vector("input_norm", {{"input_layernorm", spec.hidden}}, "weight");
-  names.linear(
+  names->linear(
       "qkv", spec.hidden,
       {{"self_attn.q_proj", queries}, {"self_attn.k_proj", keys}, {"self_attn.v_proj", keys}},
       spec.qkv_bias);
   if (spec.qk_norm) {
     const bool rows = spec.qk_norm_rows;
-    names.vector("q_norm", {{"self_attn.q_norm", rows ? queries : head}}, "weight");
-    names.vector("k_norm", {{"self_attn.k_norm", rows ? keys : head}}, "weight");
+    names->vector("q_norm", {{"self_attn.q_norm", rows ? queries : head}}, "weight");
+    names->vector("k_norm", {{"self_attn.k_norm", rows ? keys : head}}, "weight");
   }
   if (spec.sinks) {
-    names.table.vector(names.slots + "sinks");
-    names.table.fill(names.tensors + "self_attn.sinks", spec.heads).close();
+    names->table.vector(names->slots + "sinks");
+    names->table.fill(names->tensors + "self_attn.sinks", spec.heads).close();
   }
-  names.linear("output", queries, {{"self_attn.o_proj", spec.hidden}}, spec.output_bias);
+  names->linear("output", queries, {{"self_attn.o_proj", spec.hidden}}, spec.output_bias);
+}
+
+void add_layer(const DecoderSpec& spec, const ExpertNames& experts, int32_t layer,
+               TableBuilder* table) {
+  LayerNames names{*table, fmt::format("model.layers.{}.", layer),
+                   fmt::format("layers.{}.", layer)};
+  names.vector("input_norm", {{"input_layernorm", spec.hidden}}, "weight");
+  if (spec.latent.rank > 0) {
+    add_latent_attention(spec, &names);
+  } else {
+    add_attention(spec, &names);
+  }
   names.vector("post_norm", {{"post_attention_layernorm", spec.hidden}}, "weight");
   if (spec.layer[size_t(layer)].sparse) return add_expert_slots(spec, experts, &names);
   names.linear("gate_up", spec.hidden,

@@ -15,6 +15,7 @@ struct ExpertNames {
   std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  std::string_view shared = "mlp.shared_expert";
   // The grouped tensors are the only ones, and hold the matrices transposed, gate and up in turns.
   bool transposed = false;
 };
@@ -30,20 +31,23 @@ struct ExpertNames {
 //   mlp.experts.gate_up_proj                  [E, 2 I, hidden], the grouped form
 //   mlp.experts.down_proj                     [E, hidden, I]
 // and of a shared expert of S elements
-//   mlp.shared_expert.{gate,up}_proj          [S, hidden]
-//   mlp.shared_expert.down_proj               [hidden, S]
-//   mlp.shared_expert_gate                    [1, hidden]
+//   <shared>.{gate,up}_proj                   [S, hidden]
+//   <shared>.down_proj                        [hidden, S]
+//   mlp.shared_expert_gate                    [1, hidden], if it has one
 // all but the grouped ones followed by ".weight". A router that is not called mlp.gate is so in the
-// grouped form. Transposed ones, alone, are
+// grouped form. A bias of its choice is
+//   <router>.e_score_correction_bias          [E]
+// Transposed ones, alone, are
 //   <router>.{weight, bias}                   [E, hidden], [E]
 //   <experts>.gate_up_proj{, _bias}           [E, hidden, 2 I], [E, 2 I]: gate 0, up 0, gate 1, ...
 //   <experts>.down_proj{, _bias}              [E, I, hidden], [E, hidden]
-// Where heads have sinks, self_attn.sinks [heads] holds them.
+// Where heads have sinks, self_attn.sinks [heads] holds them. Latent attention has the names of
+// latent_names.h in place of q, k, v and o.
 // Slots: "embedding", "layers.N.{input_norm, qkv, qkv_bias, q_norm, k_norm, sinks, output,
 // output_bias, post_norm, gate_up, gate_up_bias, down, down_bias}", in sparse layers "layers.N.{
-// router, router_bias, experts_gate_up, experts_gate_up_bias, experts_down, experts_down_bias,
-// shared_gate_up, shared_down, shared_gate}", "final_norm", "head" (a tied head is the embedding's
-// slot, and its name optional).
+// router, router_bias, router_choice_bias, experts_gate_up, experts_gate_up_bias, experts_down,
+// experts_down_bias, shared_gate_up, shared_down, shared_gate}", "final_norm", "head" (a tied head
+// is the embedding's slot, and its name optional).
 NameTable decoder_names(const DecoderSpec& spec, const ExpertNames& experts);
 
 // Of a dense decoder, or of one whose experts have the usual names.

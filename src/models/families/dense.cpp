@@ -46,7 +46,7 @@ void read_heads(ConfigReader& config, const DenseDefaults& defaults, DecoderSpec
 
 }  // namespace
 
-FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults) {
+FamilyConfig read_common(ConfigReader& config, const DenseDefaults& defaults) {
   FamilyConfig result;
   DecoderSpec& spec = result.spec;
   spec.family = std::string(defaults.family);
@@ -58,9 +58,15 @@ FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults) {
   spec.max_position = config.integer("max_position_embeddings", {2, kMaxContext});
   spec.gating.activation = read_activation(config);
   spec.tied_head = config.flag_or("tie_word_embeddings", defaults.tied_head);
+  spec.layer.resize(size_t(spec.layers));
+  return result;
+}
+
+FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults) {
+  FamilyConfig result = read_common(config, defaults);
+  DecoderSpec& spec = result.spec;
   read_heads(config, defaults, &spec);
   spec.attention_scale = float(1.0 / std::sqrt(double(spec.head_dim)));
-  spec.layer.resize(size_t(spec.layers));
   result.rotary = read_rotary(config, {spec.head_dim, spec.max_position, defaults.rope_theta});
   return result;
 }

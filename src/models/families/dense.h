@@ -18,8 +18,11 @@ struct DenseDefaults {
   bool kv_heads_given = true;  // num_key_value_heads must be there; false: it may follow the heads
 };
 
-// Reads sizes, norm, activation, tied head and rotary embedding, and makes every layer rotary with
-// full attention. Biases and query and key norms are left off.
+// Reads the sizes that do not concern attention, norm, activation and tied head, and makes every
+// layer rotary with full attention.
+FamilyConfig read_common(ConfigReader& config, const DenseDefaults& defaults);
+
+// The same with attention heads and rotary embedding. Biases and query and key norms are left off.
 FamilyConfig read_dense(ConfigReader& config, const DenseDefaults& defaults);
 
 // `sliding_window` in keys: 0 when it is null, `absent` when the file does not mention it.

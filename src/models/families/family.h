@@ -27,6 +27,8 @@ struct Family {
 };
 
 // One per file of this folder.
+FamilyConfig read_deepseek_v2(ConfigReader& config);
+FamilyConfig read_deepseek_v3(ConfigReader& config);
 FamilyConfig read_gpt_oss(ConfigReader& config);
 FamilyConfig read_llama(ConfigReader& config);
 FamilyConfig read_mistral(ConfigReader& config);
@@ -39,6 +41,7 @@ FamilyConfig read_qwen3_moe(ConfigReader& config);
 FamilyConfig read_smollm3(ConfigReader& config);
 
 // Of families that have names of their own.
+NameTable deepseek_names(const DecoderSpec& spec);
 NameTable gpt_oss_names(const DecoderSpec& spec);
 NameTable mixtral_names(const DecoderSpec& spec);
 

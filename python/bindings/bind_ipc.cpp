@@ -61,9 +61,9 @@ class Sender {
     return made;
   }
 
-  void send(const std::string& name, const AnyTensor& tensor) {
-    const auto bytes = bytes_of(name, tensor);
-    run([&] { return sender_->send(name, bytes); });
+  void send(const std::string& name, const std::string& dtype, const AnyTensor& tensor) {
+    const TensorView view = view_of(name, dtype, tensor);
+    run([&] { return sender_->send(name, view); });
   }
   void finish() {
     run([&] { return sender_->finish(); });
@@ -102,7 +102,7 @@ void bind_ipc(nb::module_& module, nb::class_<Engine>& engine) {
            "buffer_bytes"_a);
   nb::class_<Sender>(module, "IpcSender", "Sends tensors to an engine of this machine.")
       .def(nb::new_(&Sender::make), "endpoint"_a, "buffers"_a, "timeout_s"_a)
-      .def("send", &Sender::send, "name"_a, "tensor"_a.noconvert())
+      .def("send", &Sender::send, "name"_a, "dtype"_a, "tensor"_a.noconvert())
       .def("finish", &Sender::finish);
   engine.def("receive_ipc", &receive_ipc, "endpoint"_a, "manifest"_a, "options"_a,
              "message_timeout_s"_a);

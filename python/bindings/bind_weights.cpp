@@ -38,18 +38,13 @@ void write(Engine& engine, const std::string& update_id, const std::string& name
   check(engine.generation().updates().write(update_id, name, offset, bytes));
 }
 
-// Name, type (the memory of a bfloat16 of numpy does not say it), memory.
+// Name, type, memory.
 using Given = std::tuple<std::string, std::string, AnyTensor>;
 
 void send(Engine& engine, const std::vector<Given>& given, const UpdateWords& words) {
   std::vector<refit::NamedTensor> tensors;
   for (const auto& [name, dtype, tensor] : given) {
-    std::vector<int64_t> sizes;
-    for (size_t i = 0; i < tensor.ndim(); ++i) {
-      sizes.push_back(static_cast<int64_t>(tensor.shape(i)));
-    }
-    const ManifestEntry entry = to_entry({name, dtype, sizes, ""});
-    tensors.push_back({name, dense_view(bytes_of(name, tensor).data(), entry.dtype, entry.shape)});
+    tensors.push_back({name, view_of(name, dtype, tensor)});
   }
   // Ctrl-C may leave it to itself, so it owns what it uses; the tensors' memory is Python's.
   struct Sending {

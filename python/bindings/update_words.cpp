@@ -78,4 +78,17 @@ std::span<const std::byte> bytes_of(const std::string& name, const AnyTensor& te
   return {static_cast<const std::byte*>(tensor.data()), tensor.nbytes()};
 }
 
+TensorView view_of(const std::string& name, const std::string& dtype, const AnyTensor& tensor) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < tensor.ndim(); ++i) {
+    sizes.push_back(static_cast<int64_t>(tensor.shape(i)));
+  }
+  const ManifestEntry entry = to_entry({name, dtype, sizes, ""});
+  if (size_of(entry.dtype) != static_cast<int>(tensor.itemsize())) {
+    throw StatusError(absl::InvalidArgumentError(fmt::format(
+        "{} is said to be {} and has elements of {} bytes", name, dtype, tensor.itemsize())));
+  }
+  return dense_view(bytes_of(name, tensor).data(), entry.dtype, entry.shape);
+}
+
 }  // namespace rlgen::python

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "contract/weight_sink.h"
+#include "tensor/tensor_view.h"
 
 // How an update and its tensors read in Python. What cannot be is a StatusError that names it.
 namespace rlgen::python {
@@ -40,5 +41,8 @@ std::chrono::milliseconds to_milliseconds(double seconds);
 
 // The memory of a tensor, which must be one dense block of this machine's.
 std::span<const std::byte> bytes_of(const std::string& name, const AnyTensor& tensor);
+
+// The same with its shape, as of type `dtype`: the memory of a bfloat16 of numpy does not say it.
+TensorView view_of(const std::string& name, const std::string& dtype, const AnyTensor& tensor);
 
 }  // namespace rlgen::python

@@ -146,7 +146,9 @@ Tensors read_all(RlgenGeneration& backend) {
 Status send_all(const std::string& endpoint, const Tensors& tensors) {
   RLGEN_ASSIGN_OR_RETURN(auto sender, refit::IpcSender::create(endpoint, {}));
   for (size_t i = 0; i < tensors.manifest.size(); ++i) {
-    RLGEN_RETURN_IF_ERROR(sender.send(tensors.manifest[i].name, tensors.bytes[i]));
+    const ManifestEntry& entry = tensors.manifest[i];
+    RLGEN_RETURN_IF_ERROR(
+        sender.send(entry.name, dense_view(tensors.bytes[i].data(), entry.dtype, entry.shape)));
   }
   return sender.finish();
 }

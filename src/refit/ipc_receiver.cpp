@@ -44,7 +44,9 @@ class Arrivals {
     for (const ManifestEntry& entry : spec.manifest) expected_.emplace(entry.name, &entry);
   }
 
-  bool sound() const { return duplicate_.empty() && unexpected_.empty() && !failed_.has_value(); }
+  bool sound() const {
+    return duplicate_.empty() && unexpected_.empty() && unlike_.empty() && !failed_.has_value();
+  }
   // The first error is the one that is told.
   void fail(const Status& status) {
     if (sound()) failed_ = status;
@@ -54,7 +56,8 @@ class Arrivals {
   void take(const IpcFrame& frame, WeightSink& sink, ThreadPool* pool) {
     ++report_.batches;
     std::vector<const ManifestEntry*> entries;
-    for (const std::string& name : frame.names) {
+    for (size_t i = 0; i < frame.names.size(); ++i) {
+      const std::string& name = frame.names[i];
       const auto found = expected_.find(name);
       if (found == expected_.end()) {
         unexpected_.push_back(name);
@@ -62,6 +65,7 @@ class Arrivals {
         duplicate_.push_back(name);
       } else {
         entries.push_back(found->second);
+        if (!frame.layouts.empty()) compare(*found->second, frame.layouts[i]);
       }
     }
     if (!sound()) return;
@@ -78,6 +82,7 @@ class Arrivals {
     std::string faults;
     add_fault("duplicate", duplicate_, &faults);
     add_fault("unexpected", unexpected_, &faults);
+    add_fault("of another type or shape", unlike_, &faults);
     if (failed_) return *failed_;
     if (sound()) add_fault("missing", missing, &faults);
     if (faults.empty()) return absl::OkStatus();
@@ -85,6 +90,12 @@ class Arrivals {
   }
 
  private:
+  void compare(const ManifestEntry& entry, const std::string& sent) {
+    const std::string announced = ipc_layout(entry.dtype, entry.shape);
+    if (sent == announced) return;
+    unlike_.push_back(fmt::format("{}: sent {}, announced {}", entry.name, sent, announced));
+  }
+
   static void add_fault(std::string_view what, const std::vector<std::string>& names,
                         std::string* faults) {
     if (names.empty()) return;
@@ -141,6 +152,7 @@ class Arrivals {
   std::set<std::string, std::less<>> seen_;
   std::vector<std::string> duplicate_;
   std::vector<std::string> unexpected_;
+  std::vector<std::string> unlike_;
   std::optional<Status> failed_;
   std::map<std::string, SharedMemory> buffers_;
   IpcReport report_;

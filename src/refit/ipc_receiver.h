@@ -26,11 +26,13 @@ struct IpcReport {
 
 // The receiving end of a trainer's process on this machine: takes a whole update from the sender at
 // `endpoint` (ipc_endpoint) into `sink` and commits it. Tensors come in batches through shared
-// memory; their types and shapes are not sent but stand in the manifest of `spec`, which is begun
-// before the first message. Each message is answered with "ack", the last one after the commit.
+// memory, of the types and shapes of the manifest of `spec`, which is begun before the first
+// message. Each message is answered with "ack", the last one after the commit.
 //
-// Names that come twice, are not expected or are missing, and bytes that do not fit, are collected;
-// after the first error batches are answered and skipped, and the end gives kInvalidArgument with
+// Names that come twice, are not expected or are missing, and tensors of another type or shape, are
+// collected. A sender that does not say types and shapes (IpcFrame::layouts) is held to the sum of
+// a batch's sizes, each rounded up to the alignment: nothing else tells where a tensor ends.
+// After the first error batches are answered and skipped, and the end gives kInvalidArgument with
 // counts and at most eight names each. What does not fit the manifest, or the manifest the model
 // (manifest_error.h), has the error type IPCWeightManifestError (contract/error_type.h). Any other
 // error keeps the type of its code, kInvalidArgument too: a version or an id that cannot be, a

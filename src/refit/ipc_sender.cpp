@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "refit/ipc_endpoint.h"
@@ -17,6 +18,20 @@ StatusOr<SharedMemory> new_buffer(int64_t size) {
   static std::atomic<uint64_t> made{0};
   return SharedMemory::create(
       fmt::format("/rlgen-{}-{}-{:08x}", ::getpid(), ++made, std::random_device()()), size);
+}
+
+std::span<const std::byte> bytes_of(const TensorView& tensor) {
+  return {tensor.data, size_t(tensor.shape.num_elements()) * size_t(size_of(tensor.dtype))};
+}
+
+// Puts a tensor behind those of `frame`, at `to` in its buffer.
+void add(std::string_view name, const TensorView& tensor, std::span<std::byte> to,
+         IpcFrame* frame) {
+  const auto bytes = bytes_of(tensor);
+  if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
+  frame->names.emplace_back(name);
+  frame->layouts.push_back(ipc_layout(tensor.dtype, tensor.shape));
+  frame->used_bytes += int64_t(ipc_align(bytes.size()));
 }
 
 }  // namespace
@@ -49,14 +64,17 @@ StatusOr<IpcSender> IpcSender::create(const std::string& endpoint, const IpcSend
   return IpcSender(std::move(socket), options, std::move(own));
 }
 
-Status IpcSender::send(std::string_view name, std::span<const std::byte> bytes) {
+Status IpcSender::send(std::string_view name, const TensorView& tensor) {
+  if (!tensor.is_dense()) {
+    return absl::InvalidArgumentError(
+        fmt::format("tensor {} is not contiguous; send .contiguous()", name));
+  }
+  const size_t size = ipc_align(bytes_of(tensor).size());
   const auto room = size_t(buffers_->halves[filling_].size());
-  if (ipc_align(bytes.size()) > room) return send_alone(name, bytes);
-  if (ipc_align(bytes.size()) > room - size_t(batch_.used_bytes)) RLGEN_RETURN_IF_ERROR(flush());
+  if (size > room) return send_alone(name, tensor);
+  if (size > room - size_t(batch_.used_bytes)) RLGEN_RETURN_IF_ERROR(flush());
   const auto to = buffers_->halves[filling_].writable().subspan(size_t(batch_.used_bytes));
-  std::memcpy(to.data(), bytes.data(), bytes.size());
-  batch_.names.emplace_back(name);
-  batch_.used_bytes += int64_t(ipc_align(bytes.size()));
+  add(name, tensor, to, &batch_);
   return absl::OkStatus();
 }
 
@@ -95,20 +113,18 @@ Status IpcSender::flush() {
   return absl::OkStatus();
 }
 
-Status IpcSender::send_alone(std::string_view name, std::span<const std::byte> bytes) {
+Status IpcSender::send_alone(std::string_view name, const TensorView& tensor) {
   RLGEN_RETURN_IF_ERROR(flush());
-  const auto size = int64_t(ipc_align(bytes.size()));
+  const auto size = int64_t(ipc_align(bytes_of(tensor).size()));
   auto& alone = buffers_->alone;
   if (!alone || alone->size() < size) {
     alone.reset();
     RLGEN_ASSIGN_OR_RETURN(alone, new_buffer(size));
   }
-  std::memcpy(alone->writable().data(), bytes.data(), bytes.size());
-  RLGEN_RETURN_IF_ERROR(send_frame({.complete = false,
-                                    .buffer = alone->name(),
-                                    .buffer_bytes = alone->size(),
-                                    .names = {std::string(name)},
-                                    .used_bytes = size}));
+  IpcFrame frame{
+      .complete = false, .buffer = alone->name(), .buffer_bytes = alone->size(), .names = {}};
+  add(name, tensor, alone->writable(), &frame);
+  RLGEN_RETURN_IF_ERROR(send_frame(frame));
   const Status answered = await_answer();
   if (own_) own_->alone.reset();
   return answered;

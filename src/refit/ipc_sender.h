@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +12,7 @@
 #include "refit/pickle_frame.h"
 #include "refit/shared_memory.h"
 #include "refit/zmq_socket.h"
+#include "tensor/tensor_view.h"
 
 namespace rlgen::refit {
 
@@ -46,9 +46,10 @@ class IpcSender {
   // Errors of sockets and of IpcBuffers::create.
   static StatusOr<IpcSender> create(const std::string& endpoint, const IpcSendOptions& options);
 
-  // Bytes of one whole tensor. kDeadlineExceeded when the receiver does not answer in time: it may
-  // be dead or stuck. kCancelled where `interrupted` said so; the update is lost then.
-  Status send(std::string_view name, std::span<const std::byte> bytes);
+  // One whole tensor. kInvalidArgument for one that is not dense. kDeadlineExceeded when the
+  // receiver does not answer in time: it may be dead or stuck. kCancelled where `interrupted` said
+  // so; the update is lost then.
+  Status send(std::string_view name, const TensorView& tensor);
   // What is left, then COMPLETE. The receiver answers once it serves the weights, or has refused
   // them: which of the two, only its side knows.
   Status finish();
@@ -56,7 +57,7 @@ class IpcSender {
  private:
   IpcSender(ZmqSocket socket, const IpcSendOptions& options, std::unique_ptr<IpcBuffers> own);
   Status flush();
-  Status send_alone(std::string_view name, std::span<const std::byte> bytes);
+  Status send_alone(std::string_view name, const TensorView& tensor);
   Status send_frame(const IpcFrame& frame);
   Status await_answer();
   ZmqWait wait() const { return {options_.timeout, options_.interrupted}; }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
 #include <random>
@@ -16,6 +17,7 @@
 #include "refit/ipc_receiver.h"
 #include "refit/ipc_sender.h"
 #include "refit/pickle_frame.h"
+#include "refit/shared_memory.h"
 #include "refit/zmq_socket.h"
 
 namespace rlgen::refit {
@@ -66,9 +68,13 @@ class IpcTest : public ::testing::Test {
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
   }
+  TensorView view(const std::string& name) const {
+    const auto entry = std::ranges::find(spec_.manifest, name, &ManifestEntry::name);
+    return dense_view(tensors_.at(name).data(), entry->dtype, entry->shape);
+  }
   Status send_all(IpcSender& to) const {
     for (const ManifestEntry& entry : spec_.manifest) {
-      RLGEN_RETURN_IF_ERROR(to.send(entry.name, tensors_.at(entry.name)));
+      RLGEN_RETURN_IF_ERROR(to.send(entry.name, view(entry.name)));
     }
     return to.finish();
   }
@@ -102,7 +108,7 @@ TEST_F(IpcTest, T18_OneOfAnyOrderAndOneAtATime_FB081_FB096) {
   {
     IpcSender to = sender(2 * 512);  // one small tensor in each message
     for (const ManifestEntry& entry : shuffled) {
-      ASSERT_TRUE(to.send(entry.name, tensors_.at(entry.name)).ok());
+      ASSERT_TRUE(to.send(entry.name, view(entry.name)).ok());
     }
     ASSERT_TRUE(to.finish().ok());
   }
@@ -114,10 +120,10 @@ TEST_F(IpcTest, T18_FaultsOfTheManifestAreCollectedAndEveryMessageIsAnswered) {
   auto receiving = receive();
   {
     IpcSender to = sender(1 << 12);
-    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
-    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
-    ASSERT_TRUE(to.send("foo", tensors_.at("layers.1")).ok());
-    ASSERT_TRUE(to.send("layers.5", tensors_.at("layers.5")).ok());
+    ASSERT_TRUE(to.send("layers.0", view("layers.0")).ok());
+    ASSERT_TRUE(to.send("layers.0", view("layers.0")).ok());
+    ASSERT_TRUE(to.send("foo", view("layers.1")).ok());
+    ASSERT_TRUE(to.send("layers.5", view("layers.5")).ok());
     ASSERT_TRUE(to.finish().ok());
   }
   const Status refused = receiving.get().status();
@@ -131,7 +137,7 @@ TEST_F(IpcTest, T18_MissingTensorsAreNamedAtTheEnd) {
   auto receiving = receive();
   {
     IpcSender to = sender();
-    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
+    ASSERT_TRUE(to.send("layers.0", view("layers.0")).ok());
     ASSERT_TRUE(to.finish().ok());
   }
   const Status refused = receiving.get().status();
@@ -145,13 +151,78 @@ TEST_F(IpcTest, T18_OtherShapesThanTheManifestsAreRefused) {
   auto receiving = receive();
   {
     IpcSender to = sender();
-    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.7")).ok());
+    ASSERT_TRUE(to.send("layers.0", view("layers.7")).ok());
     ASSERT_TRUE(to.finish().ok());
   }
   const Status refused = receiving.get().status();
   EXPECT_EQ(error_type(refused), "IPCWeightManifestError");
-  EXPECT_THAT(refused.message(), HasSubstr("types and shapes need 512"));
+  EXPECT_THAT(refused.message(),
+              HasSubstr("1 of another type or shape (layers.0: sent float32 [70, 100], announced "
+                        "bfloat16 [1, 33])"));
   EXPECT_THAT(sink_.calls, ElementsAre("begin", "abort"));
+}
+
+// All of them fill the same 512 bytes; those behind them in the batch are where they should be.
+TEST_F(IpcTest, T18_ATensorOfAnotherTypeOrShapeThatTakesAsMuchRoomIsNamed) {
+  const std::string name = "layers.4";
+  const std::vector<std::byte> bytes(512);
+  const std::pair<DType, Shape> others[] = {
+      {DType::kBFloat16, {5, 32}}, {DType::kBFloat16, {5, 34}}, {DType::kBFloat16, {33, 5}},
+      {DType::kBFloat16, {165}},   {DType::kFloat16, {5, 33}},  {DType::kFloat32, {5, 20}}};
+  for (const auto& [dtype, shape] : others) {
+    sink_.calls.clear();
+    auto receiving = receive();
+    IpcSender to = sender();
+    for (const ManifestEntry& entry : spec_.manifest) {
+      const TensorView sent =
+          entry.name == name ? dense_view(bytes.data(), dtype, shape) : view(entry.name);
+      ASSERT_TRUE(to.send(entry.name, sent).ok());
+    }
+    ASSERT_TRUE(to.finish().ok());
+    const Status refused = receiving.get().status();
+    EXPECT_EQ(error_type(refused), "IPCWeightManifestError");
+    EXPECT_THAT(refused.message(), HasSubstr("1 of another type or shape (layers.4: sent " +
+                                             ipc_layout(dtype, shape)));
+    EXPECT_EQ(sink_.calls.back(), "abort");
+    EXPECT_TRUE(sink_.serving.empty());
+  }
+}
+
+TEST_F(IpcTest, ATensorWithGapsIsNotSent) {
+  IpcSender to = sender();
+  TensorView gaps = view("layers.7");
+  gaps.strides[0] *= 2;
+  EXPECT_THAT(to.send("layers.7", gaps).message(), HasSubstr("layers.7 is not contiguous"));
+}
+
+// A trainer's own sender need not say types and shapes; what does not add up is refused all the
+// same.
+TEST_F(IpcTest, T18_ASenderThatSaysNoShapesIsHeldToTheSizes) {
+  spec_.manifest.resize(1);
+  const std::string& name = spec_.manifest[0].name;
+  auto memory = *SharedMemory::create("/rlgen-test-" + std::to_string(::getpid()), 1024);
+  std::ranges::copy(tensors_.at(name), memory.writable().begin());
+  for (const int64_t used : {512, 1024}) {
+    auto receiving = receive();
+    auto socket = *ZmqSocket::bind_asking(endpoint_);
+    const ZmqWait wait{seconds(20), {}};
+    const IpcFrame frame{.complete = false,
+                         .buffer = memory.name(),
+                         .buffer_bytes = memory.size(),
+                         .names = {name},
+                         .used_bytes = used};
+    const IpcFrame complete{.complete = true, .buffer = {}, .names = {}};
+    for (const IpcFrame& message : {frame, complete}) {
+      ASSERT_TRUE(socket.send(write_frame(message), wait).ok());
+      EXPECT_EQ(*socket.receive(wait, false), "ack");
+    }
+    const Status received = receiving.get().status();
+    EXPECT_EQ(received.ok(), used == 512) << received;
+    if (!received.ok()) {
+      EXPECT_THAT(received.message(), HasSubstr("types and shapes need 512"));
+    }
+  }
+  EXPECT_EQ(sink_.serving.at(name), tensors_.at(name));
 }
 
 TEST_F(IpcTest, OnlyAManifestThatTheModelRefusesHasTheTypeOfTheManifest) {
@@ -219,7 +290,7 @@ TEST_F(IpcTest, T18_OneSideAloneIsATimeout_FB125) {
   EXPECT_THAT(sink_.calls, ElementsAre("begin", "abort"));
   {
     auto to = *IpcSender::create(endpoint_, {.buffer_bytes = 4096, .timeout = milliseconds(50)});
-    ASSERT_TRUE(to.send("layers.0", tensors_.at("layers.0")).ok());
+    ASSERT_TRUE(to.send("layers.0", view("layers.0")).ok());
     const Status nobody = to.finish();
     EXPECT_EQ(nobody.code(), absl::StatusCode::kDeadlineExceeded);
   }
@@ -238,7 +309,7 @@ TEST_F(IpcTest, TheDeadlineHoldsWhileMessagesCome) {
   for (const ManifestEntry& entry : spec_.manifest) {
     std::this_thread::sleep_for(milliseconds(30));
     if (receiving.wait_for(seconds(0)) == std::future_status::ready) break;
-    to.send(entry.name, tensors_.at(entry.name)).IgnoreError();
+    to.send(entry.name, view(entry.name)).IgnoreError();
   }
   EXPECT_EQ(receiving.get().status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(sink_.calls.back(), "abort");
@@ -252,7 +323,7 @@ TEST_F(IpcTest, AKilledSenderIsNoticedAtOnce) {
     if (!to.ok()) ::_exit(1);
     for (int i = 0; i < 3; ++i) {
       const std::string name = "layers." + std::to_string(i);
-      to->send(name, tensors_.at(name)).IgnoreError();
+      to->send(name, view(name)).IgnoreError();
     }
     ::pause();
     ::_exit(0);

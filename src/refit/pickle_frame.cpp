@@ -38,12 +38,22 @@ bool is_complete(const PickleValue& value) {
          is_global(args[0], kProtocolClass) && is_text(args[1], "COMPLETE");
 }
 
+Status read_texts(const PickleValue& list, std::string_view what, std::vector<std::string>* texts) {
+  if (list.kind != Kind::kList) return no_frame(fmt::format("it has no list of {}s", what));
+  for (const PickleValue& item : list.items) {
+    if (first_invalid_utf8(item.text)) return no_frame(fmt::format("a {} is no UTF-8", what));
+    texts->push_back(item.text);
+  }
+  return absl::OkStatus();
+}
+
 Status read_handle(const PickleValue& handle, IpcFrame* frame) {
   const std::vector<PickleValue>& items = handle.items;
-  if (handle.kind != Kind::kTuple || items.size() != 3 || !is_text(items[0], kSharedMemoryKind)) {
+  const bool fits = items.size() == 3 || items.size() == 4;
+  if (handle.kind != Kind::kTuple || !fits || !is_text(items[0], kSharedMemoryKind)) {
     return no_frame(
-        fmt::format("its buffer is no ('{}', name, size); this engine reads weights "
-                    "from shared memory of the CPU",
+        fmt::format("its buffer is no ('{}', name, size, [types and shapes]); this engine reads "
+                    "weights from shared memory of the CPU",
                     kSharedMemoryKind));
   }
   if (items[1].kind != Kind::kText || items[1].text.empty())
@@ -54,7 +64,7 @@ Status read_handle(const PickleValue& handle, IpcFrame* frame) {
   }
   frame->buffer = items[1].text;
   frame->buffer_bytes = items[2].number;
-  return absl::OkStatus();
+  return items.size() == 3 ? absl::OkStatus() : read_texts(items[3], "layout", &frame->layouts);
 }
 
 void add_text(std::string_view text, std::string* out) {
@@ -69,12 +79,22 @@ void add_text(std::string_view text, std::string* out) {
   out->append(text);
 }
 
+void add_texts(const std::vector<std::string>& texts, std::string* out) {
+  out->append("](");
+  for (const std::string& text : texts) add_text(text, out);
+  out->push_back('e');
+}
+
 void add_integer(int64_t value, std::string* out) {
   out->append("\x8a\x08");
   for (int i = 0; i < 8; ++i) out->push_back(char(uint64_t(value) >> (8 * i)));
 }
 
 }  // namespace
+
+std::string ipc_layout(DType dtype, const Shape& shape) {
+  return fmt::format("{} {}", torch_name(dtype), shape.to_string());
+}
 
 StatusOr<IpcFrame> read_frame(std::span<const std::byte> bytes) {
   if (bytes.size() > kMaxFrameBytes) {
@@ -89,10 +109,10 @@ StatusOr<IpcFrame> read_frame(std::span<const std::byte> bytes) {
   }
   if (value.kind != Kind::kTuple || value.items.size() != 3) return no_frame("it is no triple");
   RLGEN_RETURN_IF_ERROR(read_handle(value.items[0], &frame));
-  if (value.items[1].kind != Kind::kList) return no_frame("it has no list of names");
-  for (PickleValue& name : value.items[1].items) {
-    if (first_invalid_utf8(name.text)) return no_frame("a name is no UTF-8");
-    frame.names.push_back(std::move(name.text));
+  RLGEN_RETURN_IF_ERROR(read_texts(value.items[1], "name", &frame.names));
+  if (value.items[0].items.size() == 4 && frame.layouts.size() != frame.names.size()) {
+    return no_frame(fmt::format("it has {} names and types and shapes of {} tensors",
+                                frame.names.size(), frame.layouts.size()));
   }
   if (value.items[2].kind != Kind::kInteger || value.items[2].number < 0) {
     return no_frame("it does not say how many bytes are used");
@@ -111,12 +131,14 @@ std::string write_frame(const IpcFrame& frame) {
     out.append("\x85R.");
     return out;
   }
+  const bool tells = !frame.layouts.empty();
+  if (tells) out.push_back('(');
   add_text(kSharedMemoryKind, &out);
   add_text(frame.buffer, &out);
   add_integer(frame.buffer_bytes, &out);
-  out.append("\x87](");
-  for (const std::string& name : frame.names) add_text(name, &out);
-  out.push_back('e');
+  if (tells) add_texts(frame.layouts, &out);
+  out.push_back(tells ? 't' : '\x87');
+  add_texts(frame.names, &out);
   add_integer(frame.used_bytes, &out);
   out.append("\x87.");
   return out;

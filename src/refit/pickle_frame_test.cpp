@@ -42,6 +42,24 @@ TEST(PickleFrame, T18_ReadsWhatPythonWrites) {
   }
 }
 
+// What Python 3.11 writes for (("rlgen_shm", "/psm_1", 70000, ["bfloat16 [2, 3]", "float32 [4]"]),
+// ["a.weight", "b.weight"], 1024).
+constexpr std::string_view kWithLayouts =
+    "8004956100000000000000288c09726c67656e5f73686d948c062f70736d5f31944a70110100"
+    "5d94288c0f62666c6f61743136205b322c20335d948c0b666c6f61743332205b345d94657494"
+    "5d94288c08612e776569676874948c08622e77656967687494654d000487942e";
+
+TEST(PickleFrame, T18_ReadsTypesAndShapesOfASenderThatTellsThem) {
+  IpcFrame told = kBatch;
+  told.layouts = {ipc_layout(DType::kBFloat16, {2, 3}), ipc_layout(DType::kFloat32, {4})};
+  const auto frame = read_frame(as_frame(from_hex(kWithLayouts)));
+  ASSERT_TRUE(frame.ok()) << frame.status();
+  EXPECT_EQ(*frame, told);
+  told.layouts.pop_back();
+  EXPECT_NE(message_of(read_frame(as_frame(write_frame(told))).status()).find("2 names and"),
+            std::string::npos);
+}
+
 TEST(PickleFrame, ReadsCompleteAsEveryPythonWritesIt) {
   const std::string by_value = write_frame({.complete = true, .buffer = {}, .names = {}});
   const std::string by_name = from_hex(
@@ -77,7 +95,7 @@ TEST(PickleFrame, NothingElseIsRead) {
   refuse("ack", "lacks a value");
   refuse(std::string("\x80\x09.", 3), "unknown protocol");
   refuse(from_hex("80044e2e"), "no triple");
-  refuse(from_hex("80044e4e4e872e"), "no ('rlgen_shm', name, size)");
+  refuse(from_hex("80044e4e4e872e"), "no ('rlgen_shm', name, size,");
   // os.system("x"): a call, which is never made.
   refuse(from_hex("80048c026f738c0673797374656d938c017885522e"), "no triple");
   refuse(from_hex("8004473ff00000000000002e"), "opcode 0x47");
@@ -91,6 +109,7 @@ TEST(PickleFrame, NothingElseIsRead) {
   negative = kBatch;
   negative.buffer_bytes = -5;
   refuse(write_frame(negative), "no size");
+  refuse(from_hex("8004288c09726c67656e5f73686d8c01784b014b02745d4b00872e"), "list of layouts");
   const std::string good = write_frame(kBatch);
   for (size_t size = 0; size < good.size(); ++size) {
     EXPECT_FALSE(read_frame(as_frame(good).first(size)).ok()) << size;
@@ -107,13 +126,16 @@ RC_GTEST_PROP(PickleFrame, ReadsWhatItWrites, ()) {
   for (int i = 0; i < count; ++i) {
     frame.names.emplace_back(size_t(*rc::gen::inRange(0, 400)), char('a' + i));
   }
+  if (*rc::gen::arbitrary<bool>()) frame.layouts = frame.names;
   const auto read = read_frame(as_frame(write_frame(frame)));
   RC_ASSERT(read.ok());
   RC_ASSERT(*read == frame);
 }
 
 RC_GTEST_PROP(PickleFrame, NeverDiesOfBytes, ()) {
-  std::string bytes = write_frame(kBatch);
+  IpcFrame frame = kBatch;
+  if (*rc::gen::arbitrary<bool>()) frame.layouts = frame.names;
+  std::string bytes = write_frame(frame);
   const int changes = *rc::gen::inRange(1, 8);
   for (int i = 0; i < changes; ++i) {
     bytes[size_t(*rc::gen::inRange(0, int(bytes.size())))] = char(*rc::gen::inRange(0, 256));

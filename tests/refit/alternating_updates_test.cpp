@@ -195,7 +195,7 @@ class FailingUpdates : public AlternatingUpdates {
       if (!to.ok()) ::_exit(1);
       for (int i = 0; i < 2; ++i) {
         const std::string& name = spec.manifest[size_t(i)].name;
-        to->send(name, of(version + 1).bytes(name)).IgnoreError();
+        to->send(name, of(version + 1).view(name)).IgnoreError();
       }
       ::kill(::getpid(), SIGKILL);
     }

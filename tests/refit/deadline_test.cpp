@@ -113,7 +113,7 @@ TEST_F(Deadline, OfAProcessThatStalls) {
   });
   auto sender = *refit::IpcSender::create(endpoint, {.buffer_bytes = 2 * 512});
   const std::string& name = weights_.manifest()[0].name;
-  ASSERT_TRUE(sender.send(name, weights_.bytes(name)).ok());
+  ASSERT_TRUE(sender.send(name, weights_.view(name)).ok());
   wait_until_open(false);
   EXPECT_EQ(received.get().status().code(), absl::StatusCode::kDeadlineExceeded);
 }

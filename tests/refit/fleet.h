@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -43,6 +44,9 @@ class TrainerWeights {
   // With digests.
   const std::vector<ManifestEntry>& manifest() const { return manifest_; }
   std::span<const std::byte> bytes(const std::string& name) const { return bytes_.at(name); }
+  TensorView view(const std::string& name) const {
+    return std::ranges::find(tensors_, name, &refit::NamedTensor::name)->view;
+  }
 
  private:
   models::Model model_;

@@ -33,14 +33,12 @@ class IpcErrors : public ::testing::Test {
   // The error type of an update that is refused before a tensor comes.
   std::string refused(const UpdateSpec& spec) { return check(receive(spec)); }
 
-  // The same of one whose tensors all come, `name` with other bytes.
-  std::string refused(const UpdateSpec& spec, const std::string& name,
-                      std::span<const std::byte> bytes) {
+  // The same of one whose tensors all come, `other` in the place of the one called `name`.
+  std::string refused(const UpdateSpec& spec, const std::string& name, const TensorView& other) {
     auto received = std::async(std::launch::async, [&] { return receive(spec); });
     auto sender = *refit::IpcSender::create(endpoint_, {.buffer_bytes = 1 << 20});
     for (const auto& tensor : b_.tensors()) {
-      EXPECT_TRUE(
-          sender.send(tensor.name, tensor.name == name ? bytes : b_.bytes(tensor.name)).ok());
+      EXPECT_TRUE(sender.send(tensor.name, tensor.name == name ? other : tensor.view).ok());
     }
     EXPECT_TRUE(sender.finish().ok());
     return check(received.get());
@@ -89,8 +87,10 @@ TEST_F(IpcErrors, AManifestThatTheModelDoesNotFit) {
 }
 
 TEST_F(IpcErrors, TensorsThatAreNotThoseOfTheManifest) {
-  const std::string name = b_.tensors()[1].name;
-  EXPECT_EQ(refused(spec(), name, b_.bytes(name).first(512)), kOfManifest);
+  const refit::NamedTensor& tensor = b_.tensors()[1];
+  TensorView other = tensor.view;
+  other.dtype = DType::kBFloat16;
+  EXPECT_EQ(refused(spec(), tensor.name, other), kOfManifest);
 }
 
 TEST_F(IpcErrors, VersionsAndIdsAreBadInputOfTheirOwn) {
@@ -125,11 +125,13 @@ TEST_F(IpcErrors, BytesThatAreWrongAreNoErrorOfTheManifest) {
   std::vector<std::byte> bytes(b_.bytes(name).begin(), b_.bytes(name).end());
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data(), &kNan, sizeof(kNan));
-  EXPECT_EQ(refused(spec(), name, bytes), "RuntimeError");  // another digest
+  const TensorView& like = b_.tensors()[0].view;
+  const TensorView wrong = dense_view(bytes.data(), like.dtype, like.shape);
+  EXPECT_EQ(refused(spec(), name, wrong), "RuntimeError");  // another digest
   UpdateSpec finite = spec();
   finite.check_finite = true;
   for (ManifestEntry& entry : finite.manifest) entry.digest.clear();
-  EXPECT_EQ(refused(finite, name, bytes), "ValueError");
+  EXPECT_EQ(refused(finite, name, wrong), "ValueError");
 }
 
 }  // namespace

@@ -232,7 +232,7 @@ TEST_F(Stories, FB113_NoTransportWaitsForPausedRequests) {
   {
     auto sender = *refit::IpcSender::create(endpoint, {.buffer_bytes = 1 << 20});
     for (const auto& tensor : b_.tensors()) {
-      ASSERT_TRUE(sender.send(tensor.name, b_.bytes(tensor.name)).ok());
+      ASSERT_TRUE(sender.send(tensor.name, tensor.view).ok());
     }
     ASSERT_TRUE(sender.finish().ok());
   }

@@ -40,7 +40,7 @@ def send_weights(
     """
     sender = _native.IpcSender(endpoint, buffers or ipc_buffers(), timeout_s)
     for name, tensor in unique_tensors(named_tensors):
-        sender.send(name, exportable(name, tensor))
+        sender.send(name, dtype_name(tensor), exportable(name, tensor))
     sender.finish()
 
 

@@ -92,8 +92,8 @@ Status send_from_process(BenchContext& context, const Trainer& trainer, UpdateSp
   auto sent = std::async(std::launch::async, [&]() -> Status {
     RLGEN_ASSIGN_OR_RETURN(auto sender,
                            refit::IpcSender::create(endpoint, {.buffers = &*context.ipc_buffers}));
-    for (size_t i = 0; i < trainer.tensors.size(); ++i) {
-      RLGEN_RETURN_IF_ERROR(sender.send(trainer.tensors[i].name, trainer.bytes[i]));
+    for (const refit::NamedTensor& tensor : trainer.tensors) {
+      RLGEN_RETURN_IF_ERROR(sender.send(tensor.name, tensor.view));
     }
     return sender.finish();
   });

@@ -8,11 +8,14 @@
 #include <filesystem>
 #include <future>
 #include <map>
+#include <optional>
+#include <thread>
 
 #include "backends/local/shard_options.h"
 #include "base/file.h"
 #include "cli/bench/latencies.h"
 #include "cli/bench/process_memory.h"
+#include "cli/bench/saved_checkpoint.h"
 #include "cli/bench/stopwatch.h"
 #include "refit/checkpoint_transport.h"
 #include "refit/ipc_endpoint.h"
@@ -43,7 +46,9 @@ struct Trainer {
   std::vector<std::vector<std::byte>> bytes;
   std::vector<refit::NamedTensor> tensors;
   int64_t total = 0;
-  bool changed = false;  // from the checkpoint
+  std::optional<SavedCheckpoint> saved;  // of kDisk
+  bool changed = false;                  // from the checkpoint
+  KvPolicy kv_policy = KvPolicy::kKeep;
 
   // Every element changes, as it does in training.
   void step(ThreadPool& pool) {
@@ -70,10 +75,10 @@ StatusOr<Trainer> open_trainer(const BenchContext& context) {
   return trainer;
 }
 
-StatusOr<UpdateSpec> next_update(BenchContext& context) {
+StatusOr<UpdateSpec> next_update(BenchContext& context, const Trainer& trainer) {
   RLGEN_ASSIGN_OR_RETURN(const ShardInfo info, context.shard->info());
   UpdateSpec spec{.update_id = fmt::format("bench {}", info.serial), .serial = info.serial + 1};
-  spec.kv_policy = KvPolicy::kKeep;
+  spec.kv_policy = trainer.kv_policy;
   spec.cast = true;
   return spec;
 }
@@ -104,15 +109,15 @@ Status send_from_process(BenchContext& context, const Trainer& trainer, UpdateSp
 }
 
 Status send_from_memory(BenchContext& context, const Trainer& trainer) {
-  RLGEN_ASSIGN_OR_RETURN(const UpdateSpec spec, next_update(context));
+  RLGEN_ASSIGN_OR_RETURN(const UpdateSpec spec, next_update(context, trainer));
   return refit::send_tensors(trainer.tensors, spec, *context.shard, context.pool.get());
 }
 
 Status send_over(BenchContext& context, RowTransport transport, const Trainer& trainer) {
   if (transport == RowTransport::kMemory) return send_from_memory(context, trainer);
-  RLGEN_ASSIGN_OR_RETURN(const UpdateSpec spec, next_update(context));
+  RLGEN_ASSIGN_OR_RETURN(const UpdateSpec spec, next_update(context, trainer));
   if (transport == RowTransport::kIpc) return send_from_process(context, trainer, spec);
-  return refit::send_checkpoint(trainer.model.tensors, spec, *context.shard, context.pool.get());
+  return refit::send_checkpoint(trainer.saved->tensors(), spec, *context.shard, context.pool.get());
 }
 
 // One update with weights that differ from the served ones. A checkpoint's are always the same, so
@@ -123,12 +128,24 @@ struct Sent {
   int64_t peak_bytes = 0;  // beyond what was resident; 0: not known
 };
 
+// Until every sequence that decodes has made two more tokens, so that no step is slow because the
+// trainer computed. At once where nothing runs.
+void wait_for_steps(BenchContext& context) {
+  const ShardMetrics before = context.shard->metrics();
+  const int64_t wanted = before.generated_tokens + 2 * int64_t{before.running};
+  while (context.shard->metrics().generated_tokens < wanted) {
+    if (context.shard->metrics().running == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 StatusOr<Sent> send_once(BenchContext& context, RowTransport transport, Trainer& trainer) {
   trainer.step(*context.pool);
   if (transport == RowTransport::kDisk) {
     RLGEN_RETURN_IF_ERROR(send_from_memory(context, trainer));
     trainer.step(*context.pool);
   }
+  wait_for_steps(context);
   const bool peak_is_own = reset_peak_memory();
   const StatusOr<ProcessMemory> before = read_process_memory();
   Sent sent;
@@ -187,8 +204,8 @@ Delay delay_of(const ShardTimer::Run& run, const Sent& sent) {
 }
 
 // An update while sequences decode.
-Status measure_under_load(BenchContext& context, const RowSpec& row, Trainer& trainer,
-                          Figure* figure) {
+StatusOr<Delay> measure_under_load(BenchContext& context, const RowSpec& row, Trainer& trainer,
+                                   Sent* sent) {
   const int32_t room = context.info.max_model_len;
   const int32_t sequences = std::min(kRefitSequences, context.options.engine.spec.max_num_seqs);
   const int32_t decode = std::min(kRefitDecode, room / 2);
@@ -200,11 +217,18 @@ Status measure_under_load(BenchContext& context, const RowSpec& row, Trainer& tr
   while (context.shard->metrics().generated_tokens < warm) {
     if (running.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready) break;
   }
-  const StatusOr<Sent> sent = send_once(context, row.transport, trainer);
+  const StatusOr<Sent> one = send_once(context, row.transport, trainer);
   RLGEN_ASSIGN_OR_RETURN(const ShardTimer::Run run, running.get());
-  RLGEN_RETURN_IF_ERROR(sent.status());
-  const Delay delay = delay_of(run, *sent);
-  figure->details.emplace_back("busy_ms", 1e3 * seconds_between(sent->begin, sent->end));
+  RLGEN_RETURN_IF_ERROR(one.status());
+  *sent = *one;
+  return delay_of(run, *one);
+}
+
+// What sequences lose that keep their keys and values.
+Status measure_kept(BenchContext& context, const RowSpec& row, Trainer& trainer, Figure* figure) {
+  Sent sent;
+  RLGEN_ASSIGN_OR_RETURN(const Delay delay, measure_under_load(context, row, trainer, &sent));
+  figure->details.emplace_back("busy_ms", 1e3 * seconds_between(sent.begin, sent.end));
   figure->details.emplace_back("step_ms", 1e3 * delay.step);
   figure->details.emplace_back("gap_p99_ms", 1e3 * percentile(delay.gaps, 0.99));
   if (delay.step > 0.0 && !delay.lost.empty()) {
@@ -213,10 +237,27 @@ Status measure_under_load(BenchContext& context, const RowSpec& row, Trainer& tr
   return absl::OkStatus();
 }
 
+// What they lose that rebuild them, however the weights came.
+Status measure_rebuilt(BenchContext& context, const RowSpec& row, Trainer& trainer,
+                       Figure* figure) {
+  trainer.kv_policy = KvPolicy::kRecompute;
+  Sent sent;
+  const StatusOr<Delay> delay = measure_under_load(context, row, trainer, &sent);
+  trainer.kv_policy = KvPolicy::kKeep;
+  RLGEN_RETURN_IF_ERROR(delay.status());
+  if (!delay->lost.empty()) {
+    figure->details.emplace_back("recompute_lost_ms_p99", 1e3 * percentile(delay->lost, 0.99));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<Figure> measure_refit(BenchContext& context, const RowSpec& row) {
   RLGEN_ASSIGN_OR_RETURN(Trainer trainer, open_trainer(context));
+  if (row.transport == RowTransport::kDisk) {
+    RLGEN_ASSIGN_OR_RETURN(trainer.saved, SavedCheckpoint::create(trainer.model.tensors));
+  }
   RLGEN_ASSIGN_OR_RETURN(const Sent first, send_once(context, row.transport, trainer));
   if (context.first_update_bytes == 0) context.first_update_bytes = first.peak_bytes;
   double copy = 0.0;
@@ -237,7 +278,10 @@ StatusOr<Figure> measure_refit(BenchContext& context, const RowSpec& row) {
                     {"megabytes", static_cast<double>(trainer.total) / 1e6},
                     {"peak_mb", static_cast<double>(peak_bytes) / 1e6},
                     {"first_peak_mb", static_cast<double>(context.first_update_bytes) / 1e6}};
-  RLGEN_RETURN_IF_ERROR(measure_under_load(context, row, trainer, &figure));
+  RLGEN_RETURN_IF_ERROR(measure_kept(context, row, trainer, &figure));
+  if (row.transport == RowTransport::kMemory) {
+    RLGEN_RETURN_IF_ERROR(measure_rebuilt(context, row, trainer, &figure));
+  }
   if (trainer.changed) {  // the rows behind this one want the checkpoint
     trainer.step(*context.pool);
     RLGEN_RETURN_IF_ERROR(send_from_memory(context, trainer));

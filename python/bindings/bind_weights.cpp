@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "bindings/errors.h"
 #include "bindings/give_tensor.h"
+#include "bindings/handover.h"
 #include "bindings/stoppable_sink.h"
 #include "bindings/update_words.h"
 #include "bindings/watch.h"
@@ -25,11 +26,32 @@ namespace {
 namespace nb = nanobind;
 using namespace nb::literals;
 
+void abort_update(Engine& engine, const std::string& update_id) {
+  wait_for(engine, {.work = [&engine, update_id] {
+             return engine.generation().updates().abort(update_id);
+           }});
+}
+
+// Begins as soon as no other update is decided upon, which may take as long as requests run. Given
+// up before, it is dropped as it begins; if Ctrl-C comes just then, it is dropped here.
 std::string begin_update(Engine& engine, const std::vector<Entry>& manifest,
                          const UpdateWords& words) {
-  UpdateSpec spec = to_spec(words, manifest);
-  const nb::gil_scoped_release unlocked;
-  return unwrap(engine.generation().updates().open(std::move(spec)));
+  const auto begun = std::make_shared<Handover>();
+  const auto id = std::make_shared<std::string>();
+  const auto work = [&engine, begun, id, spec = to_spec(words, manifest)]() -> Status {
+    auto opened = engine.generation().updates().open(spec, [begun] { return begun->take(); });
+    if (opened.ok()) *id = *opened;
+    return opened.status();
+  };
+  try {
+    wait_for(engine, {.work = work,
+                      .stop = [begun] { begun->give_up(); },
+                      .needs_caller = [begun] { return begun->taken(); }});
+  } catch (const nb::python_error&) {
+    if (begun->taken()) abort_update(engine, *id);
+    throw;
+  }
+  return *id;
 }
 
 void write(Engine& engine, const std::string& update_id, const std::string& name, size_t offset,
@@ -133,10 +155,7 @@ void bind_update(nb::class_<Engine>& engine) {
                      {.work = [&self, id] { return self.generation().updates().commit(id); }});
           },
           "update_id"_a)
-      .def(
-          "abort_update",
-          [](Engine& self, const std::string& id) { check(self.generation().updates().abort(id)); },
-          "update_id"_a, unlocked)
+      .def("abort_update", &abort_update, "update_id"_a)
       .def(
           "weight_version", [](Engine& self) { return self.generation().updates().version(); },
           unlocked)

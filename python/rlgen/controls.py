@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future
+from os import PathLike
 from typing import Any, Literal, Unpack
 
 from rlgen.engine import Engine
@@ -171,8 +173,24 @@ class AsyncControls(ModelState):
     async def begin_update(
         self, manifest: Sequence[TensorInfo], version: int | None = None, **options: Unpack[UpdateOptions]
     ) -> WeightUpdate:
-        """Begins an update, as `LLM.begin_update`; the calls of a WeightUpdate block."""
-        return await asyncio.to_thread(begin, self._engine.native, manifest, version, options)
+        """Begins an update, as `LLM.begin_update`; the calls of a WeightUpdate block.
+
+        Where the task is cancelled meanwhile the update is dropped as soon as it has begun.
+        """
+        begun: Future[WeightUpdate] = Future()
+
+        def work() -> None:
+            try:
+                begun.set_result(begin(self._engine.native, manifest, version, options))
+            except BaseException as error:
+                begun.set_exception(error)
+
+        try:
+            await asyncio.to_thread(work)
+        except asyncio.CancelledError:
+            begun.add_done_callback(_drop)  # by the thread that begins it, whatever becomes of the loop
+            raise
+        return begun.result()
 
     async def sleep(self, level: int = 1, *, tags: Sequence[MemoryTag] = ("weights", "kv_cache")) -> None:
         """Gives memory back to the system, as `LLM.sleep`."""
@@ -195,3 +213,8 @@ class AsyncControls(ModelState):
         """Drops all cached keys and values, as `LLM.invalidate_kv_cache`."""
         return await asyncio.to_thread(self._engine.native.invalidate_kv_cache)
 
+
+def _drop(begun: Future[WeightUpdate]) -> None:
+    """Aborts an update whose begin nobody waits for any more."""
+    if begun.exception() is None:
+        begun.result().abort()

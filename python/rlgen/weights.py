@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypedDict
 
 from rlgen import _native
-from rlgen.errors import BadInputError
+from rlgen.errors import BadInputError, RlgenError
 
 KvPolicy = Literal["recompute", "keep", "abort", "wait"]
 NamedTensors: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
@@ -79,9 +79,18 @@ class WeightUpdate:
         self._engine.prepare_update(self.update_id)
 
     def commit(self) -> None:
-        """Serves the new weights from the next step on; prepares first where that was not done."""
+        """Serves the new weights from the next step on; prepares first where that was not done.
+
+        Ctrl-C ends the wait, not the commit once it has begun: the new weights serve then, sooner or later.
+        """
         self.prepare()
-        self._engine.commit_update(self.update_id)
+        try:
+            self._engine.commit_update(self.update_id)
+        except RlgenError:
+            raise
+        except BaseException:
+            self._ended = True
+            raise
         self._ended = True
 
     def abort(self) -> None:

@@ -116,6 +116,84 @@ except KeyboardInterrupt:
     update()
 """
 
+# An update waits for what runs, and whoever else wants one waits for it.
+BEGIN = """
+from rlgen.weights import manifest_of
+first = threading.Thread(target=update)
+first.start()
+time.sleep(0.2)
+print("ready", flush=True)
+try:
+    llm.begin_update(manifest_of(tensors.items()))
+except KeyboardInterrupt:
+    print("interrupted", llm.weight_version == 0, flush=True)
+    first.join()
+    update()
+    print("resumed", llm.weight_version == 2, flush=True)
+"""
+
+ABORT = """
+from rlgen.weights import manifest_of
+update = llm.begin_update(manifest_of(tensors.items()), kv_policy="wait")
+for name, tensor in tensors.items():
+    update.write(name, tensor)
+committing = threading.Thread(target=update.commit)
+committing.start()
+time.sleep(0.2)
+print("ready", flush=True)
+try:
+    update.abort()
+except KeyboardInterrupt:
+    print("interrupted", llm.weight_version == 0, flush=True)
+    committing.join()
+    print("resumed", llm.weight_version == 1, flush=True)
+"""
+
+# Leaving the block asks for no abort of what is being committed.
+COMMIT = """
+from rlgen.weights import manifest_of
+try:
+    with llm.begin_update(manifest_of(tensors.items()), kv_policy="wait") as update:
+        for name, tensor in tensors.items():
+            update.write(name, tensor)
+        print("ready", flush=True)
+        update.commit()
+except KeyboardInterrupt:
+    print("interrupted", llm.weight_version == 0, flush=True)
+    while llm.weight_version == 0:
+        time.sleep(0.01)
+    print("resumed", True, flush=True)
+"""
+
+# The loop's task ends at once; what its threads began is dropped by them.
+ASYNC_BEGIN = """
+import asyncio
+from rlgen.weights import manifest_of
+from rlgen.controls import AsyncControls
+class Awaited(AsyncControls):
+    _engine = llm._engine
+first = threading.Thread(target=update)
+first.start()
+time.sleep(0.2)
+
+async def begin():
+    waiting = asyncio.create_task(Awaited().begin_update(manifest_of(tensors.items())))
+    await asyncio.sleep(0)
+    print("ready", flush=True)
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        print("interrupted", llm.weight_version == 0, flush=True)
+        raise
+
+try:
+    asyncio.run(begin())
+except KeyboardInterrupt:
+    first.join()
+    update()
+    print("resumed", llm.weight_version == 2, flush=True)
+"""
+
 SEND = """
 import sys
 from pathlib import Path
@@ -168,6 +246,18 @@ class InterruptTest(unittest.TestCase):
 
     def test_update_that_waits_for_another_one(self) -> None:
         self.interrupt(BUSY + SECOND_UPDATE + STOP, str(checkpoint(MODEL)))
+
+    def test_begin_that_waits_for_another_update(self) -> None:
+        self.interrupt(BUSY + BEGIN + STOP, str(checkpoint(MODEL)))
+
+    def test_abort_that_waits_for_a_commit(self) -> None:
+        self.interrupt(BUSY + ABORT + STOP, str(checkpoint(MODEL)))
+
+    def test_commit_in_a_block(self) -> None:
+        self.interrupt(BUSY + COMMIT + STOP, str(checkpoint(MODEL)))
+
+    def test_begin_in_a_task(self) -> None:
+        self.interrupt(BUSY + ASYNC_BEGIN + STOP, str(checkpoint(MODEL)))
 
     def test_sender_that_nobody_answers(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -109,13 +109,18 @@ void UpdateCoordinator::drop_if_late() {
   if (is_late()) drop(spec_.update_id, UpdateOutcome::kExpired);
 }
 
-StatusOr<std::string> UpdateCoordinator::open(UpdateSpec spec) {
+StatusOr<std::string> UpdateCoordinator::open(UpdateSpec spec,
+                                              const std::function<bool()>& wanted) {
   if (spec.update_id.empty()) {
     const std::lock_guard lock(mutex_);
     spec.update_id = fmt::format("update-{}-{:08x}", ++opened_, uint32_t(draw_seed()));
   }
-  RLGEN_RETURN_IF_ERROR(begin(spec));
-  return spec.update_id;
+  const std::lock_guard operation(operation_);
+  RLGEN_RETURN_IF_ERROR(begin_alone(spec));
+  if (!wanted || wanted()) return spec.update_id;
+  drop(spec.update_id, UpdateOutcome::kAborted);
+  return absl::CancelledError(
+      fmt::format("update {} was given up before it had begun", spec.update_id));
 }
 
 // One that is stale already may fail: it stays so, and the update goes on without it.
@@ -161,6 +166,10 @@ void UpdateCoordinator::leave_behind() {
 
 Status UpdateCoordinator::begin(const UpdateSpec& spec) {
   const std::lock_guard operation(operation_);
+  return begin_alone(spec);
+}
+
+Status UpdateCoordinator::begin_alone(const UpdateSpec& spec) {
   drop_if_late();
   if (phase_ == Phase::kReceiving || phase_ == Phase::kPrepared) {
     return absl::FailedPreconditionError(fmt::format(

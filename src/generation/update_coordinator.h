@@ -58,8 +58,10 @@ class UpdateCoordinator final : public WeightSink {
  public:
   UpdateCoordinator(std::vector<UpdateParticipant> participants, CoordinatorOptions options);
 
-  // Begins an update, with an id of its own where the spec has none. Returns the id.
-  StatusOr<std::string> open(UpdateSpec spec);
+  // Begins an update, with an id of its own where the spec has none. Returns the id. `wanted` is
+  // asked once it has begun, before another one can begin: where it says no the update is dropped
+  // again (kCancelled).
+  StatusOr<std::string> open(UpdateSpec spec, const std::function<bool()>& wanted = {});
 
   Status begin(const UpdateSpec& spec) override;
   Status write(std::string_view update_id, std::string_view name, size_t offset,
@@ -95,6 +97,7 @@ class UpdateCoordinator final : public WeightSink {
   };
 
   // With operation_ held.
+  Status begin_alone(const UpdateSpec& spec);
   Status begin_members(const UpdateSpec& spec);
   void drop_if_late();
   void drop(const std::string& update_id, UpdateOutcome outcome);

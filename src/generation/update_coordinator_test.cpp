@@ -94,6 +94,18 @@ TEST_F(UpdateCoordinatorTest, GivesAnIdWhereThereIsNone) {
   EXPECT_NE(*first, *second);
 }
 
+TEST_F(UpdateCoordinatorTest, OneThatNobodyWantsAnyMoreIsDroppedAtOnce) {
+  const auto open = updates_->open(spec_of("u"), [&] {
+    EXPECT_EQ(updates_->open_update(), "u");
+    return false;
+  });
+  EXPECT_EQ(open.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(updates_->open_update(), std::nullopt);
+  for (const FakeStore& store : stores_) EXPECT_EQ(store.open_update(), std::nullopt);
+  EXPECT_EQ(*updates_->open(spec_of("v"), [] { return true; }), "v");
+  EXPECT_EQ(updates_->open_update(), "v");
+}
+
 TEST_F(UpdateCoordinatorTest, VersionsGoUpUnlessRollbackIsAllowed_FB111) {
   ASSERT_TRUE(run("u", 1, 57).ok());
   EXPECT_TRUE(says(run("same", 2, 57), "version 57 is served already"));
@@ -212,7 +224,7 @@ TEST_F(UpdateCoordinatorTest, TheNextUpdateGoesOnWithoutAStaleShardAndTakesItBac
 
 // One fault of one store at each call of an update, each kind: the old weights or the new ones are
 // served, complete, by whoever is current, and the next update heals everything.
-TEST_F(UpdateCoordinatorTest, AFaultBetweenAnyTwoSteps) {
+TEST_F(UpdateCoordinatorTest, FB091_AFaultBetweenAnyTwoSteps) {
   constexpr int kCalls = 6;  // begin, two writes, prepare, commit of one store; abort
   int value = 0;
   for (const Fault kind : {Fault::kRefused, Fault::kCutOff}) {

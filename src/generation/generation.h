@@ -125,13 +125,15 @@ class Generation final : private EventSink {
   Status check_progress();
 
   // Pauses every shard. All are given until the timeout to answer and then looked at together; the
-  // same pause again changes nothing. kFailedPrecondition while paused in another mode. A shard
-  // that did not answer in time may still pause later: kDeadlineExceeded names it, and nothing is
-  // undone. kWait returns when what has started is done; kCancelled when resume comes first.
+  // same pause again changes nothing. kFailedPrecondition while paused in another mode. Where a
+  // shard cannot pause, those that did go on again, and its error comes back. A shard that did not
+  // answer in time may still pause later: kDeadlineExceeded names it, and nothing is undone. kWait
+  // returns when what has started is done; kCancelled when resume comes first.
   Status pause(PauseMode mode, PauseOptions options = {});
   // The same for going on. Without a pause it changes nothing.
   Status resume(std::chrono::milliseconds timeout = kPauseTimeout);
-  // True from the first pause that was asked for until a resume that succeeded.
+  // True from the first pause that was asked for until a resume that succeeded, or until it failed
+  // and was undone.
   bool paused() const;
 
   // One transaction over all shards (update_coordinator.h); every transport writes into it. An
@@ -195,6 +197,7 @@ class Generation final : private EventSink {
   explicit Generation(GenerationOptions options);
   void start_updates(const std::vector<ShardInfo>& infos);
   bool is_current(size_t shard) const;
+  Status first_error(std::string_view what, const std::vector<Status>& results) const;
   Status on_shards(std::string_view what, const FanOut::Task& task,
                    std::optional<std::chrono::milliseconds> timeout);
   Status agree(const ShardInfo& other) const;

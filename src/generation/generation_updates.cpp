@@ -43,9 +43,7 @@ bool Generation::is_current(size_t shard) const {
 
 // The first error of a current shard, or of any where none is OK. A shard that is not current may
 // be gone; it does not hold up the others.
-Status Generation::on_shards(std::string_view what, const FanOut::Task& task,
-                             std::optional<std::chrono::milliseconds> timeout) {
-  const auto results = fan_out_.run(shards_.size(), task, timeout);
+Status Generation::first_error(std::string_view what, const std::vector<Status>& results) const {
   Status first;
   size_t done = 0;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -58,17 +56,31 @@ Status Generation::on_shards(std::string_view what, const FanOut::Task& task,
   return done == 0 && first.ok() ? annotate(results[0], fmt::format("{}: shard 0", what)) : first;
 }
 
+Status Generation::on_shards(std::string_view what, const FanOut::Task& task,
+                             std::optional<std::chrono::milliseconds> timeout) {
+  return first_error(what, fan_out_.run(shards_.size(), task, timeout));
+}
+
 Status Generation::pause(PauseMode mode, PauseOptions options) {
+  bool before = false;
   {
     const std::lock_guard lock(mutex_);
-    paused_ = true;
+    before = std::exchange(paused_, true);
   }
   const auto pause_one = [this, mode, clear = options.clear_cache](size_t i) -> Status {
     ShardClient& shard = *shards_[i].client;
     RLGEN_RETURN_IF_ERROR(shard.pause(mode));
     return clear ? shard.clear_kv_cache() : absl::OkStatus();
   };
-  return on_shards("pause", pause_one, options.timeout);
+  const auto results = fan_out_.run(shards_.size(), pause_one, options.timeout);
+  const Status status = first_error("pause", results);
+  const bool settled = std::none_of(results.begin(), results.end(), [](const Status& result) {
+    return absl::IsDeadlineExceeded(result) || absl::IsCancelled(result);
+  });
+  if (status.ok() || before || !settled) return status;
+  const Status resumed = resume(options.timeout);
+  if (resumed.ok()) return status;
+  return annotate(status, fmt::format("some shards stay paused ({})", message_of(resumed)));
 }
 
 Status Generation::resume(std::chrono::milliseconds timeout) {

@@ -119,6 +119,27 @@ TEST_F(GenerationUpdatesTest, PauseReachesEveryShardAndMayClearTheCache) {
   }
 }
 
+TEST_F(GenerationUpdatesTest, APauseThatAShardRefusesIsUndone) {
+  const auto generation = start_two();
+  other_->control = [](std::string_view what) {
+    return what == "clear" ? absl::InternalError("no") : absl::OkStatus();
+  };
+  EXPECT_THAT(generation->pause(PauseMode::kKeep, {.clear_cache = true}).message(),
+              HasSubstr("shard 1"));
+  EXPECT_FALSE(generation->paused());
+  EXPECT_THAT(state_->controls, ElementsAre("keep", "clear", "resume"));
+  // One that was there before stays.
+  ASSERT_TRUE(generation->pause(PauseMode::kKeep).ok());
+  EXPECT_FALSE(generation->pause(PauseMode::kKeep, {.clear_cache = true}).ok());
+  EXPECT_TRUE(generation->paused());
+  EXPECT_EQ(state_->controls.back(), "clear");
+  // One that cannot be undone stays too.
+  ASSERT_TRUE(generation->resume().ok());
+  other_->control = [](std::string_view) { return absl::InternalError("no"); };
+  EXPECT_THAT(generation->pause(PauseMode::kKeep).message(), HasSubstr("some shards stay paused"));
+  EXPECT_TRUE(generation->paused());
+}
+
 TEST_F(GenerationUpdatesTest, T15_WakingIsCheapWhenAwake) {
   const auto generation = start_two();
   EXPECT_TRUE(generation->wake().ok());

@@ -76,6 +76,23 @@ TEST_F(EngineTest, PauseKeepFreezesAndResumeGoesOn) {
   EXPECT_FALSE(engine->health().paused);
 }
 
+// What a step would still read while the caller thinks it paused: weights that are NaN meanwhile.
+TEST_F(EngineTest, FB115_NothingComputesOnceAPauseHasReturned) {
+  auto engine = make_busy({}, {});
+  const std::span<std::byte> weights = loaded.store->current()->region()->bytes();
+  const std::vector<std::byte> good(weights.begin(), weights.end());
+  for (int round = 0; round < 10; ++round) {
+    ASSERT_TRUE(engine->pause(PauseMode::kKeep).ok());
+    std::ranges::fill(weights, std::byte{0xff});
+    std::this_thread::sleep_for(milliseconds(2));
+    std::ranges::copy(good, weights.begin());
+    ASSERT_TRUE(engine->resume().ok());
+    sink.wait_for_tokens(1, sink.get(1).tokens.size() + 2);
+  }
+  Bench bench(loaded);
+  expect_same_bits(sink.wait(1), bench.run(long_request(1)));
+}
+
 TEST_F(EngineTest, PauseWaitLetsStartedSequencesFinish) {
   auto engine = make_busy({.max_num_seqs = 1}, {greedy_request(2, {3}, 4)});
   ASSERT_TRUE(engine->pause(PauseMode::kWait).ok());

@@ -201,6 +201,68 @@ TEST_F(Stories, T39_AFailedUpdateLeavesAPausedEnginePaused) {
   EXPECT_EQ(fleet_.wait("long").tokens.size(), 110u);
 }
 
+// The second of several messages is wrong: whatever came before and after it, the old weights
+// serve, whole, and the next update is as if nothing had been.
+TEST_F(Stories, FB100_FB101_AFailureAmongManyMessagesChangesNothing) {
+  ASSERT_TRUE(fleet_.update(a_, KvPolicy::kRecompute).ok());
+  const std::string endpoint =
+      *refit::ipc_endpoint(::testing::TempDir(), std::to_string(::getpid()), "fb101");
+  const auto send = [&](const UpdateSpec& spec) {
+    auto received = std::async(std::launch::async, [&] {
+      return refit::receive_ipc(endpoint, spec, fleet_->updates(), {.timeout = seconds(20)});
+    });
+    auto sender = *refit::IpcSender::create(endpoint, {.buffer_bytes = 2 * 512});
+    for (const auto& tensor : b_.tensors()) EXPECT_TRUE(sender.send(tensor.name, tensor.view).ok());
+    EXPECT_TRUE(sender.finish().ok());
+    return received.get();
+  };
+  UpdateSpec spec{.update_id = "wrong"};
+  spec.manifest = b_.manifest();
+  spec.manifest[1].digest = std::string(32, '0');
+  EXPECT_EQ(send(spec).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(fleet_->updates().commit("wrong").ok());
+  EXPECT_EQ(fleet_->updates().version(), 1);
+  fleet_.expect_served(a_);
+  fleet_.submit("old", {5, 6, 7}, sampling_of(8, 1));
+  expect_fresh(a_, fleet_.wait("old"));
+  spec = {.update_id = "right", .manifest = b_.manifest()};
+  const auto right = send(spec);
+  ASSERT_TRUE(right.ok()) << right.status();
+  EXPECT_GT(right->batches, 2);
+  fleet_.expect_served(b_);
+  fleet_.submit("new", {5, 6, 7}, sampling_of(8, 1));
+  expect_fresh(b_, fleet_.wait("new"));
+}
+
+// Where there is no room for two copies the old weights go first. Then a failure leaves none, and
+// everybody is told so until a whole update has come.
+TEST_F(Stories, FB101_AnUpdateInThePlaceOfTheOldWeights) {
+  ASSERT_TRUE(fleet_.update(a_, KvPolicy::kRecompute).ok());
+  start_long("long");
+  ASSERT_TRUE(fleet_->pause(PauseMode::kKeep).ok());
+  const size_t frozen = fleet_.tokens_of("long");
+  ASSERT_LT(frozen, 110u);
+  ASSERT_TRUE(fleet_->sleep(SleepLevel::kDrop).ok());
+  UpdateSpec spec{.update_id = "cut off"};
+  spec.manifest = b_.manifest();
+  ASSERT_TRUE(fleet_->updates().begin(spec).ok());
+  const std::string& name = spec.manifest[0].name;
+  ASSERT_TRUE(fleet_->updates().write(spec.update_id, name, 0, b_.bytes(name)).ok());
+  EXPECT_EQ(fleet_->updates().prepare(spec.update_id).code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(fleet_->updates().abort(spec.update_id).ok());
+  ASSERT_TRUE(fleet_->wake().ok());
+  ASSERT_TRUE(fleet_->resume().ok());
+  fleet_.submit("refused", {5}, sampling_of(4, 1));
+  EXPECT_THAT(message_of(fleet_.wait("refused").finish.error),
+              ::testing::HasSubstr("no weights; send an update"));
+  EXPECT_FALSE(fleet_->served_checksums().ok());
+  EXPECT_EQ(fleet_.tokens_of("long"), frozen);
+  ASSERT_TRUE(fleet_.update(b_, KvPolicy::kRecompute).ok());
+  fleet_.expect_served(b_);
+  expect_fresh(b_, fleet_.wait("long"), frozen);
+}
+
 TEST_F(Stories, FB112_NobodyIsAbortedByAWholeCycle) {
   for (int i = 0; i < 16; ++i) fleet_.submit(std::to_string(i), {5, 6, i}, sampling_of(110, i));
   fleet_.wait_for_tokens("15", 2);

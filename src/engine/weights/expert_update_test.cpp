@@ -11,7 +11,8 @@
 #include "models/families/decoder_names.h"
 #include "tensor/bfloat16.h"
 
-// Updates of a model with experts: tensors one by one or grouped, in any order and in ranges.
+// Updates of a model with experts: tensors one by one or grouped, in any order and in ranges
+// (FB-084; Mixtral's names and loading: models/expert_weights_test.cpp and tests/parity).
 namespace rlgen::engine {
 namespace {
 
@@ -136,7 +137,7 @@ class ExpertUpdate : public ::testing::TestWithParam<int32_t> {
   WeightStore store_{table_, {.clock = &clock_}};
 };
 
-TEST_P(ExpertUpdate, EitherFormInPiecesIsServedUnderBoth) {
+TEST_P(ExpertUpdate, FB084_EitherFormInPiecesIsServedUnderBoth) {
   WeightSerial serial = 0;
   for (const NameForm form : {NameForm::kSeparate, NameForm::kGrouped, NameForm::kSeparate}) {
     const auto values = values_of(*table_, int(++serial));
@@ -195,7 +196,7 @@ TEST_P(ExpertUpdate, TheTypeOfARowIsThatOfItsOtherName) {
   EXPECT_NE(message_of(store_.begin(experts)).find("set cast"), std::string::npos);
 }
 
-TEST_P(ExpertUpdate, AMissingExpertIsNamed) {
+TEST_P(ExpertUpdate, FB084_AMissingExpertIsNamed) {
   auto manifest = manifest_in(*table_, NameForm::kSeparate);
   std::erase_if(manifest, [](const ManifestEntry& entry) {
     return entry.name == "model.layers.1.mlp.experts.5.gate_proj.weight";

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "engine/test_memory.h"
 #include "engine/weights/read_back.h"
@@ -114,6 +118,59 @@ TEST_F(StandDownTest, T16_MemoryGoesBackToTheSystem_FB121) {
     EXPECT_LT(resident_bytes(), before + 72 * kMegabyte) << "cycle " << cycle;
   }
   EXPECT_EQ(*read_tensor(*large.current(), "w0", DType::kBFloat16), bytes);
+}
+
+// Lets this process map no more memory than it has, and a little.
+class NoMoreMemory {
+ public:
+  NoMoreMemory() {
+    ::getrlimit(RLIMIT_AS, &before_);
+    std::ifstream statm("/proc/self/statm");
+    int64_t pages = 0;
+    statm >> pages;
+    const rlimit now{rlim_t(pages * ::sysconf(_SC_PAGESIZE) + 8 * kMegabyte), before_.rlim_max};
+    ::setrlimit(RLIMIT_AS, &now);
+  }
+  ~NoMoreMemory() { ::setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// Makes the file that the weights stand in shorter.
+void damage_spilled_file() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string to = std::filesystem::read_symlink(entry, gone).string();
+    if (to.find("rlgen_spill_") != std::string::npos) ::truncate(entry.path().c_str(), kMegabyte);
+  }
+}
+
+TEST_F(StandDownTest, FB120_OfAWakeThatFailsMemoryGoesBackToTheSystem) {
+  WeightStore large(large_table(), {.clock = &clock});
+  const std::vector<ManifestEntry> manifest = manifest_of(*large_table());
+  ASSERT_TRUE(run_update(&large, update_of(1, manifest), 3).ok());
+  ASSERT_TRUE(large.stand_down(true).ok());
+  const int64_t asleep = resident_bytes();
+  const auto expect_asleep = [&] {
+    EXPECT_EQ(large.current(), nullptr);
+    EXPECT_LT(resident_bytes(), asleep + 8 * kMegabyte);
+  };
+  {
+    const NoMoreMemory limit;
+    EXPECT_EQ(large.wake().code(), absl::StatusCode::kResourceExhausted);
+  }
+  expect_asleep();
+  ASSERT_TRUE(large.wake().ok());
+  EXPECT_EQ(*read_tensor(*large.current(), "w0", DType::kBFloat16), tensor_bytes(manifest[0], 3));
+  ASSERT_TRUE(large.stand_down(true).ok());
+  damage_spilled_file();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(large.wake().code(), absl::StatusCode::kDataLoss);
+    expect_asleep();
+  }
+  ASSERT_TRUE(run_update(&large, update_of(2, manifest), 4).ok());
+  EXPECT_EQ(*read_tensor(*large.current(), "w0", DType::kBFloat16), tensor_bytes(manifest[0], 4));
 }
 
 TEST(SpillFile, ReadsWhatItWroteAndNoticesDamage) {

@@ -116,7 +116,11 @@ Status WeightStore::wake() {
   changed_.wait(lock, [&] { return at_rest(); });
   if (current_ || !spilled_) return absl::OkStatus();
   RLGEN_ASSIGN_OR_RETURN(auto region, serving_->pool->lend());
-  RLGEN_RETURN_IF_ERROR(spilled_->read(region->bytes()));
+  if (const Status read = spilled_->read(region->bytes()); !read.ok()) {
+    region.reset();
+    serving_->pool->release();
+    return read;
+  }
   current_ = std::make_shared<const models::WeightSet>(serving_->table, std::move(region),
                                                        label_.version, label_.serial);
   spilled_.reset();

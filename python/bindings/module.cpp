@@ -2,6 +2,7 @@
 
 #include "bindings/bind_contract.h"
 #include "bindings/bind_controls.h"
+#include "bindings/bind_disk.h"
 #include "bindings/bind_engine.h"
 #include "bindings/bind_ipc.h"
 #include "bindings/bind_metrics.h"
@@ -17,6 +18,7 @@ NB_MODULE(_native, module) {
   rlgen::python::bind_metrics(module);
   rlgen::python::bind_controls(engine);
   rlgen::python::bind_weights(module, engine);
+  rlgen::python::bind_disk(module, engine);
   rlgen::python::bind_ipc(module, engine);
   rlgen::python::bind_contract(module, engine);
 }

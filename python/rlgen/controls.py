@@ -10,7 +10,17 @@ from typing import Any, Literal, Unpack
 
 from rlgen.engine import Engine
 from rlgen.errors import BadInputError
-from rlgen.weights import NamedTensors, TensorInfo, UpdateOptions, UpdateReport, WeightUpdate, begin, send
+from rlgen.weights import (
+    NamedTensors,
+    TensorInfo,
+    UpdateOptions,
+    UpdateReport,
+    WeightUpdate,
+    begin,
+    checksums,
+    send,
+    send_checkpoint,
+)
 
 PauseMode = Literal["keep", "wait", "abort", "retract"]
 MemoryTag = Literal["weights", "kv_cache"]
@@ -100,6 +110,20 @@ class Controls(ModelState):
         finally:
             self._engine.forward_log()
 
+    def update_weights_from_disk(
+        self, folder: str | PathLike[str], version: int | None = None, **options: Unpack[UpdateOptions]
+    ) -> int:
+        """Replaces the weights by those of a checkpoint on disk, as `update_weights` does.
+
+        folder: in Hugging Face's layout, complete, and left alone meanwhile; `rlgen.weights.wait_for_version`
+        finds the newest one that a trainer has finished. Raises BadInputError where it is not there, and
+        CorruptDataError for files that are damaged.
+        """
+        try:
+            return send_checkpoint(self._engine.native, folder, version, options)
+        finally:
+            self._engine.forward_log()
+
     def begin_update(
         self, manifest: Sequence[TensorInfo], version: int | None = None, **options: Unpack[UpdateOptions]
     ) -> WeightUpdate:
@@ -116,10 +140,7 @@ class Controls(ModelState):
 
     def weight_checksums(self) -> dict[str, TensorInfo]:
         """Type, shape and digest (XXH3-128 of the bytes) of every tensor as it is served."""
-        return {
-            name: TensorInfo(name, dtype, tuple(shape), digest)
-            for name, dtype, shape, digest in self._engine.native.weight_checksums()
-        }
+        return checksums(self._engine.native)
 
     def sleep(self, level: int = 1, *, tags: Sequence[MemoryTag] = ("weights", "kv_cache")) -> None:
         """Gives memory back to the system; new requests are refused until `wake_up`.
@@ -170,6 +191,15 @@ class AsyncControls(ModelState):
         finally:
             self._engine.forward_log()
 
+    async def update_weights_from_disk(
+        self, folder: str | PathLike[str], version: int | None = None, **options: Unpack[UpdateOptions]
+    ) -> int:
+        """Replaces the weights by those of a checkpoint on disk, as `LLM.update_weights_from_disk`."""
+        try:
+            return await asyncio.to_thread(send_checkpoint, self._engine.native, folder, version, options)
+        finally:
+            self._engine.forward_log()
+
     async def begin_update(
         self, manifest: Sequence[TensorInfo], version: int | None = None, **options: Unpack[UpdateOptions]
     ) -> WeightUpdate:
@@ -208,6 +238,14 @@ class AsyncControls(ModelState):
     async def set_weight_version(self, version: int) -> None:
         """Gives the served weights another number, as `LLM.set_weight_version`."""
         await asyncio.to_thread(self._engine.native.set_weight_version, version)
+
+    async def weight_checksums(self) -> dict[str, TensorInfo]:
+        """Type, shape and digest of every tensor as it is served, as `LLM.weight_checksums`."""
+        return await asyncio.to_thread(checksums, self._engine.native)
+
+    async def get_weight(self, name: str) -> Any:
+        """A copy of a tensor as it is served, as `LLM.get_weight`."""
+        return await asyncio.to_thread(self._engine.native.read_weight, name)
 
     async def invalidate_kv_cache(self) -> bool:
         """Drops all cached keys and values, as `LLM.invalidate_kv_cache`."""

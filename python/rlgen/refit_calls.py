@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from os import PathLike
 from typing import Any, Self
 
 from rlgen import _native, futures
 from rlgen.engine import Engine
 from rlgen.errors import DeadlineError, RefitAborted, WrongStateError
-from rlgen.weights import KvPolicy, NamedTensors, UpdateOptions, send
+from rlgen.weights import KvPolicy, NamedTensors, UpdateOptions, send, send_checkpoint
 
 _IPC_SECONDS = 120.0
 
@@ -51,6 +53,11 @@ class RefitCalls:
         """Names the served weights, for every token made from then on. Not below the last update's version."""
         self._engine.native.set_weight_version(version)
 
+    @property
+    def weight_version(self) -> int:
+        """The version of the weights that serve; a loaded checkpoint is 0."""
+        return self._engine.native.weight_version()
+
     def blocks_training(self) -> bool:
         """True when the engines give their memory back while the trainer works. False here."""
         return False
@@ -87,19 +94,39 @@ class RefitCalls:
         return [futures.start(receive, "rlgen-ipc-in")]
 
     def update_weights_from_tensors(
-        self, named_tensors: NamedTensors, *, version: int | None = None, refit_timeout_s: float | None = None
+        self,
+        named_tensors: NamedTensors,
+        *,
+        version: int | None = None,
+        refit_timeout_s: float | None = None,
+        cast: bool = False,
     ) -> list[Any]:
         """Receives an update from tensors of this process, as `LLM.update_weights` does.
 
         Returns one future, which gives True once every engine serves the new weights; None for version is the
-        served one + 1. Requests in flight rebuild their KV, unless generation is paused: then the pause has
-        said what becomes of it. Where it fails the old weights serve, complete.
+        served one + 1. cast: floating types that differ from the stored ones are converted. Requests in flight
+        rebuild their KV, unless generation is paused: then the pause has said what becomes of it. Where it
+        fails the old weights serve, complete: RefitAborted after refit_timeout_s.
         """
-        options: UpdateOptions = {"kv_policy": self._kv_policy(), "timeout_s": refit_timeout_s}
+        return self._update(partial(send, self._engine.native, named_tensors, version), refit_timeout_s, cast)
+
+    def update_weights_from_disk(
+        self,
+        folder: str | PathLike[str],
+        *,
+        version: int | None = None,
+        refit_timeout_s: float | None = None,
+        cast: bool = False,
+    ) -> list[Any]:
+        """Receives an update from a checkpoint on disk; otherwise as update_weights_from_tensors."""
+        return self._update(partial(send_checkpoint, self._engine.native, folder, version), refit_timeout_s, cast)
+
+    def _update(self, send_with: Callable[[UpdateOptions], int], timeout_s: float | None, cast: bool) -> list[Any]:
+        options: UpdateOptions = {"kv_policy": self._kv_policy(), "timeout_s": timeout_s, "cast": cast}
 
         def update() -> bool:
             try:
-                send(self._engine.native, named_tensors, version, options)
+                send_with(options)
             except DeadlineError as error:
                 raise RefitAborted(f"{error}; the old weights serve") from error
             finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypedDict
 
@@ -143,6 +144,39 @@ def send(engine: _native.Engine, tensors: NamedTensors, version: int | None, opt
     given = [(name, dtype_name(tensor), exportable(name, tensor)) for name, tensor in named]
     engine.send_tensors(given, _native.UpdateOptions(uuid.uuid4().hex, version, **options))
     return engine.weight_version()
+
+
+def send_checkpoint(
+    engine: _native.Engine, folder: str | PathLike[str], version: int | None, options: UpdateOptions
+) -> int:
+    """One whole update from a checkpoint on disk. Returns the version that serves then."""
+    engine.send_checkpoint(fspath(folder), _native.UpdateOptions(uuid.uuid4().hex, version, **options))
+    return engine.weight_version()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version of the weights on disk, and its checkpoint."""
+
+    version: int
+    folder: str
+
+
+def wait_for_version(root: str | PathLike[str], at_least: int = 0, *, timeout_s: float = 120.0) -> StoredVersion:
+    """The newest version in a trainer's folder of checkpoints, once there is one from `at_least` on.
+
+    root: has a folder for each version, whose name is a number or ends in one after `_` or `-`. One counts once
+    it holds the empty file `STABLE`, which the trainer writes last. Raises DeadlineError after timeout_s
+    seconds, which says what is there; BadInputError where `root` is no folder or two folders have one number.
+    """
+    return StoredVersion(*_native.wait_for_version(fspath(root), at_least, timeout_s))
+
+
+def checksums(engine: _native.Engine) -> dict[str, TensorInfo]:
+    """What serves, as `LLM.weight_checksums` says."""
+    return {
+        name: TensorInfo(name, dtype, tuple(shape), digest) for name, dtype, shape, digest in engine.weight_checksums()
+    }
 
 
 def manifest_of(named: Iterable[tuple[str, Any]]) -> list[TensorInfo]:

@@ -44,6 +44,11 @@ def grow_checkpoint(name: str, folder: Path, rows: int, positions: int) -> None:
     tensors = tensors_of(name)
     for tensor in ("model.embed_tokens.weight", "lm_head.weight"):
         tensors[tensor] = np.resize(tensors[tensor], (rows, tensors[tensor].shape[1]))
+    write_tensors(folder, tensors)
+
+
+def write_tensors(folder: Path, tensors: dict[str, Any]) -> None:
+    """Writes numpy arrays of float32 or float16 as the tensors of a checkpoint."""
     header, end = {}, 0
     for tensor, values in tensors.items():
         dtype = {"float32": "F32", "float16": "F16"}[str(values.dtype)]

@@ -256,6 +256,21 @@ class LifeTest(GenerationTest):
                     with self.assertRaisesRegex(UnsupportedError, f"RlgenGeneration does not support {key}=true"):
                         RlgenGeneration.validate_settings(master)
 
+    def test_a_cluster_is_of_this_machine(self) -> None:
+        class Cluster:
+            """What a trainer hands over."""
+
+            def __init__(self, nodes: int) -> None:
+                self.nodes = nodes
+
+            def node_count(self) -> int:
+                return self.nodes
+
+        for cluster in (None, object(), Cluster(1)):
+            RlgenGeneration(config("llama"), cluster=cluster).shutdown()
+        with self.assertRaisesRegex(UnsupportedError, "cluster has 2 nodes"):
+            RlgenGeneration(config("llama"), cluster=Cluster(2))
+
     def test_tokenizer_of_the_trainer_decides_the_pad_id(self) -> None:
         class Tokenizer:
             """What is looked at."""

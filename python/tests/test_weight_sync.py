@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 from collections.abc import Iterator
@@ -14,12 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend_support import READY, batch, config
-from support import checkpoint, needs_native, needs_numpy, needs_pydantic, tensors_of
+from backend_support import COLOCATED, READY, batch, config
+from support import checkpoint, needs_native, needs_numpy, needs_pydantic, tensors_of, write_tensors
 
 if TYPE_CHECKING or READY:
     import numpy as np
-
     import rlgen
     from rlgen import LLM, AsyncLLM, SamplingParams, _native, futures
     from rlgen.errors import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING or READY:
     )
     from rlgen.generation import RlgenGeneration
     from rlgen.weight_sync import (
+        DiskTransport,
         IpcTransport,
         MemoryTransport,
         WeightSynchronizer,
@@ -159,6 +160,24 @@ class RefitTest(unittest.TestCase):
         call.join(10)
         self.assertFalse(call.is_alive())
         self.assertTrue(self.gate.opened)
+
+    def test_t39_a_colocated_engine_is_awake_after_a_failure(self) -> None:
+        generation = RlgenGeneration(config(MODEL, colocated=COLOCATED))
+        self.addCleanup(generation.shutdown)
+        before = generation.generate(batch([3]), greedy=True)
+        generation.finish_generation()
+        torn = dict(list(self.tensors.items())[:3])
+        with self.assertRaises(RefitParticipantError):
+            WeightSynchronizer(generation, MemoryTransport(lambda: torn)).sync_weights()
+        self.assertEqual(generation._engine.native.asleep(), (False, False))
+        self.assertIs(generation.resume_generation_after_refit(), True)
+        after = generation.generate(batch([3]), greedy=True)
+        self.assertEqual(after["logprobs"].tolist(), before["logprobs"].tolist())
+        generation.finish_generation()
+        halves = {name: tensor * tensor.dtype.type(0.5) for name, tensor in self.tensors.items()}
+        WeightSynchronizer(generation, MemoryTransport(lambda: halves)).sync_weights()
+        output = generation.generate(batch([3]), greedy=True)
+        self.assertEqual(output["weight_versions"][0, 1], 1)
 
     def test_t41_pause_that_does_not_settle_ends_the_refit(self) -> None:
         def never(*, clear_cache: bool, timeout_s: float | None = None) -> bool:
@@ -289,6 +308,37 @@ class ModelTest(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(np.from_dlpack(llm.get_weight(name)).tobytes(), tensor.tobytes())
             (output,) = llm.generate([1], SamplingParams(max_tokens=2, ignore_eos=True))
             self.assertEqual([span.version for span in output.outputs[0].weight_versions], [12])
+
+    def test_disk_into_llm(self) -> None:
+        with LLM(checkpoint(MODEL), num_threads=1) as llm:
+            before = llm.weight_checksums()
+            synchronizer = WeightSynchronizer(llm, MemoryTransport(lambda: self.halves))
+            synchronizer.sync_weights()
+            WeightSynchronizer(llm, DiskTransport(lambda: checkpoint(MODEL))).sync_weights(version=12)
+            self.assertEqual((llm.weight_version, llm.weight_checksums()), (12, before))
+
+    def test_weights_of_another_type(self) -> None:
+        wide = {name: tensor.astype(np.float32) for name, tensor in self.tensors.items()}
+
+        def saved() -> str:
+            write_tensors(Path(folder), wide)
+            return folder
+
+        with tempfile.TemporaryDirectory() as folder, LLM(checkpoint(MODEL), num_threads=1) as llm:
+
+            def bits() -> list[float]:
+                (output,) = llm.generate([1, 2], SamplingParams(max_tokens=6, seed=1, ignore_eos=True))
+                return output.outputs[0].token_logprobs
+
+            before = bits()
+            for transport in (partial(MemoryTransport, lambda: wide), partial(DiskTransport, saved)):
+                with self.assertRaisesRegex(RefitParticipantError, "set cast"):
+                    WeightSynchronizer(llm, transport()).sync_weights()
+                WeightSynchronizer(llm, MemoryTransport(lambda: self.halves)).sync_weights()
+                self.assertNotEqual(bits(), before)
+                WeightSynchronizer(llm, transport(cast=True)).sync_weights()
+                self.assertEqual(bits(), before)
+            self.assertEqual(llm.weight_version, 4)  # each goes on from what is served
 
     def test_failure_leaves_llm_paused_with_the_old_weights(self) -> None:
         with LLM(checkpoint(MODEL), num_threads=1) as llm:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support import checkpoint, has, needs_native, needs_numpy, needs_torch, tensors_of
 
 if TYPE_CHECKING or (has("rlgen._native") and has("numpy")):
     import numpy as np
-
     from rlgen import LLM, AsyncLLM, SamplingParams
     from rlgen.errors import BadInputError, CorruptDataError, DeadlineError, WrongStateError
-    from rlgen.weights import TensorInfo, manifest_of
+    from rlgen.weights import StoredVersion, TensorInfo, manifest_of, wait_for_version
 
 MODEL = "llama_fp16"
 PARAMS: dict[str, Any] = {"max_tokens": 6, "seed": 1, "ignore_eos": True}
@@ -139,6 +140,39 @@ class UpdateTest(unittest.TestCase):
             self.llm.update_weights({name: half[name]}, base=5)
         kept = "model.embed_tokens.weight"
         self.assertEqual(np.from_dlpack(self.llm.get_weight(kept)).tobytes(), self.tensors[kept].tobytes())
+
+    def test_from_disk(self) -> None:
+        first = self.bits()
+        self.llm.update_weights(changed(self.tensors))
+        self.assertEqual(self.llm.update_weights_from_disk(checkpoint(MODEL)), 2)
+        self.assertEqual(self.bits(), first)
+        with self.assertRaisesRegex(BadInputError, "/no/such"):
+            self.llm.update_weights_from_disk("/no/such")
+        for cast, text in [(False, "stored as float16; set cast"), (True, "model.layers.2")]:
+            with self.subTest(cast=cast), self.assertRaisesRegex(BadInputError, text):
+                self.llm.update_weights_from_disk(checkpoint("llama"), cast=cast)  # one layer less
+        self.assertEqual((self.bits(), self.llm.weight_version), (first, 2))
+
+    def test_fb105_a_version_counts_once_it_is_complete(self) -> None:
+        with tempfile.TemporaryDirectory() as root:
+            for version, stable in [(3, True), (12, True), (13, False)]:
+                folder = Path(root) / f"step_{version}"
+                folder.mkdir()
+                for file in checkpoint(MODEL).iterdir():
+                    (folder / file.name).write_bytes(file.read_bytes())
+                if stable:
+                    (folder / "STABLE").touch()
+            found = wait_for_version(root, 4)
+            self.assertEqual(found, StoredVersion(12, str(Path(root) / "step_12")))
+            self.assertEqual(self.llm.update_weights_from_disk(found.folder, found.version), 12)
+            with self.assertRaisesRegex(DeadlineError, "no version from 13 on .* newest one is 12"):
+                wait_for_version(root, 13, timeout_s=0.05)
+            shard = Path(found.folder) / "model.safetensors"
+            shard.write_bytes(shard.read_bytes()[:-1])
+            with self.assertRaisesRegex(CorruptDataError, "truncated"):
+                self.llm.update_weights_from_disk(found.folder)
+        with self.assertRaisesRegex(BadInputError, "cannot list"):
+            wait_for_version(root)
 
     def test_one_update_at_a_time(self) -> None:
         update = self.llm.begin_update(manifest_of(self.tensors.items()))

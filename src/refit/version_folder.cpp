@@ -46,9 +46,13 @@ StatusOr<std::optional<StoredVersion>> newest_version(const std::string& root,
 }
 
 StatusOr<StoredVersion> wait_for_version(const std::string& root, WeightVersion at_least,
-                                         std::chrono::milliseconds timeout, Clock& clock) {
+                                         std::chrono::milliseconds timeout, Clock& clock,
+                                         const std::function<bool()>& interrupted) {
   const auto end = clock.now() + timeout;
   while (true) {
+    if (interrupted && interrupted()) {
+      return absl::CancelledError(fmt::format("nobody waits for a version in {} any more", root));
+    }
     RLGEN_ASSIGN_OR_RETURN(const auto found, newest_version(root, at_least));
     if (found) return *found;
     if (clock.now() >= end) break;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,8 +27,10 @@ StatusOr<std::optional<StoredVersion>> newest_version(const std::string& root,
                                                       WeightVersion at_least);
 
 // Waits for one, looking every `kVersionPoll`. kDeadlineExceeded says what is there instead.
+// `interrupted` is asked before each look; true: kCancelled.
 inline constexpr std::chrono::milliseconds kVersionPoll{50};
 StatusOr<StoredVersion> wait_for_version(const std::string& root, WeightVersion at_least,
-                                         std::chrono::milliseconds timeout, Clock& clock);
+                                         std::chrono::milliseconds timeout, Clock& clock,
+                                         const std::function<bool()>& interrupted = {});
 
 }  // namespace rlgen::refit

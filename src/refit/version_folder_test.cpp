@@ -52,6 +52,9 @@ TEST_F(VersionFolder, WaitsForAVersion_FB107) {
   const auto late = wait_for_version(root_, 500, milliseconds(80), *clock);
   EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(late.status().message(), HasSubstr("the newest one is 499"));
+  EXPECT_EQ(
+      wait_for_version(root_, 500, milliseconds(80), *clock, [] { return true; }).status().code(),
+      absl::StatusCode::kCancelled);
   std::jthread trainer([&] {
     std::this_thread::sleep_for(milliseconds(60));
     add("v-500", true);

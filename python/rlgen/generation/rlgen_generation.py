@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from rlgen import _native, futures
 from rlgen.controls import check_mode, check_tags
 from rlgen.engine import Engine
-from rlgen.errors import BadInputError, PreconditionError
+from rlgen.errors import BadInputError, PreconditionError, UnsupportedError
 from rlgen.generation.batch_io import BatchReader, Row, write_batch
 from rlgen.generation.interfaces import (
     BatchedDataDict,
@@ -40,14 +40,15 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
 
     config: the section `policy.generation` with backend "rlgen" (docs/python.md has every key). It is read
     once and not changed. cluster: taken for the sake of trainers that hand one over; engines run in this
-    process, so it must be None or say nothing of other machines. tokenizer: the trainer's, for the pad id and
-    the end-of-sequence ids; None for those of the checkpoint.
+    process, so one whose `node_count` is above 1 is refused, and nothing else is looked at. tokenizer: the
+    trainer's, for the pad id and the end-of-sequence ids; None for those of the checkpoint.
 
     Batches are of numpy or torch, and what comes back is of the same kind, in the class of batch that was
     given. Thread-safe, but for generate_async, whose streams belong to one event loop at a time.
     """
 
     def __init__(self, config: GenerationConfig, *, cluster: Any = None, tokenizer: Any = None) -> None:
+        _check_cluster(cluster)
         self.cfg = config
         self._settings = _native.read_generation_config(json.dumps(dict(config), default=_plain))
         self._drive(Engine.adopt(_native.Engine.from_config(self._settings)))
@@ -125,7 +126,8 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
     ) -> AsyncGenerator[tuple[int, BatchedDataDict[GenerationOutputSpec]], None]:
         """Completes one row on the running event loop and yields (0, its batch), of width L + G.
 
-        Its `gen_leader_worker_idx` is a list of the index of the engine that served it; -1 where no token fits. Nothing is yielded for an empty batch. Leaving the iteration cancels the request in the engine. Raises
+        Its `gen_leader_worker_idx` is a list of the index of the engine that served it; -1 where no token fits.
+        Nothing is yielded for an empty batch. Leaving the iteration cancels the request in the engine. Raises
         PreconditionError for a batch of several rows, beside the errors of `generate`.
         """
         rows = self._reader.token_rows(data, greedy, sampling)
@@ -301,6 +303,16 @@ class RlgenGeneration(RefitCalls, GenerationInterface):
             finally:
                 self._table.close(ticket)
                 self._engine.forward_log()
+
+
+def _check_cluster(cluster: Any) -> None:
+    count = getattr(cluster, "node_count", 1)
+    nodes = count() if callable(count) else count
+    if nodes is not None and nodes > 1:
+        raise UnsupportedError(
+            f"the cluster has {nodes} nodes; RlgenGeneration runs its engines in this process: hand over None, or a "
+            "cluster of this machine"
+        )
 
 
 def _warn(messages: Sequence[str]) -> None:

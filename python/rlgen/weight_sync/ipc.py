@@ -33,7 +33,8 @@ def send_weights(
 
     named_tensors: every tensor under its Hugging Face name, on the CPU and contiguous, in the order of
     `refit_info`; tensors that share their memory go once. buffers: made once and kept by a trainer that sends
-    often, since new shared memory costs more than the copy into it; None for new ones. timeout_s: for each answer of the engines.
+    often, since new shared memory costs more than the copy into it; None for new ones. timeout_s: for each answer
+    of the engines.
 
     Raises DeadlineError when the engines do not answer in time. Whether they took the weights, their own
     future says.

@@ -42,9 +42,9 @@ class DispatchGate(Protocol):
 class WeightSynchronizer:
     """Brings the trainer's weights to the engines.
 
-    generation: a GenerationInterface, an LLM or an AsyncLLM. transport: how the weights travel. recompute_kv_cache: requests in
-    flight rebuild their keys and values under the new weights. refit_timeout_s: limit of one transfer; pause
-    and resume get 60 seconds more, each. gate: what admits rollouts, where the trainer has one.
+    generation: a GenerationInterface, an LLM or an AsyncLLM. transport: how the weights travel. recompute_kv_cache:
+    requests in flight rebuild their keys and values under the new weights. refit_timeout_s: limit of one transfer;
+    pause and resume get 60 seconds more, each. gate: what admits rollouts, where the trainer has one.
 
     A refit is: close the gate, pause, transfer, stamp the version, resume, reopen the gate. When any step
     fails, none after it runs: the engines stay paused, the gate closed, and `is_stale` True.
@@ -87,7 +87,8 @@ class WeightSynchronizer:
         """One refit. Returns when all engines serve the new weights.
 
         timer: an object whose `time(name)` is a context manager, for the phases. kv_scales: refused, since no
-        engine asks for them. version: what the weights are called from then on; the last one + 1 unless given.
+        engine asks for them. version: what the weights are called from then on; the last one + 1 unless given, where
+        the last one is this object's or, where the engines tell, the one that they serve.
 
         Raises what the failing step raises: DeadlineError, RefitParticipantError, BadInputError.
         """
@@ -95,7 +96,8 @@ class WeightSynchronizer:
             raise BadInputError("kv_scales were given; this transport carries none (requires_kv_scale_sync is False)")
         self.init_communicator()
         self._stale = True
-        version = self.version + 1 if version is None else version
+        if version is None:
+            version = max(self.version, getattr(self._generation, "weight_version", 0)) + 1
         if self._gate is not None:
             self._gate.close()
         with _timed(timer, "weight_sync/pause"):
@@ -130,14 +132,19 @@ class WeightSynchronizer:
             )
 
     def _transfer(self) -> None:
-        """The transfer, with the phases of an engine that shares the trainer's machine around it."""
+        """The transfer, with the phases of an engine that shares the trainer's machine around it.
+
+        Such an engine is awake afterwards, with the weights that serve, even where the transfer failed.
+        """
         shares = self._generation.blocks_training()
         if shares:
             self._wake("weights")
-        producers, consumers = self._transport.start(self._generation, self._timeout_s)
-        supervise(producers, consumers, self._timeout_s)
-        if shares:
-            self._wake("kv_cache")
+        try:
+            producers, consumers = self._transport.start(self._generation, self._timeout_s)
+            supervise(producers, consumers, self._timeout_s)
+        finally:
+            if shares:
+                self._wake("kv_cache")
 
     def _wake(self, tag: str) -> None:
         answer = self._generation.prepare_for_generation(tags=[tag])

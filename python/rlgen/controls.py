@@ -160,7 +160,9 @@ class Controls(ModelState):
         return any(self._engine.native.asleep())
 
     def get_weight(self, name: str) -> Any:
-        """A copy of a tensor as it is served, which speaks DLPack (`torch.from_dlpack`, `numpy.from_dlpack`)."""
+        """A copy of a tensor as it is served, which speaks DLPack: `torch.from_dlpack`, `numpy.from_dlpack` (which
+        knows no bfloat16).
+        """
         return self._engine.native.read_weight(name)
 
     def invalidate_kv_cache(self) -> bool:

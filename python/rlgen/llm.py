@@ -204,6 +204,8 @@ def _one_each(params: SamplingParams | Sequence[SamplingParams] | None, count: i
     """Sampling parameters for each of `count` prompts."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * count
+    if not isinstance(params, Sequence) or not all(isinstance(one, SamplingParams) for one in params):
+        raise BadInputError(f"sampling_params are {params!r}; give SamplingParams, or a list of one for each prompt")
     if len(params) != count:
         raise BadInputError(f"{len(params)} sampling_params were given for {count} prompts; give one, or one each")
     return params

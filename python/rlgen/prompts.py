@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Required, TypeAlias, TypedDict, cast
@@ -63,9 +63,11 @@ class PromptWords:
 
 
 def is_one_prompt(prompts: object) -> bool:
-    """True for a single prompt, False for a sequence of them."""
-    if isinstance(prompts, str | Mapping):
+    """True for a single prompt, False for a sequence of them. Raises BadInputError for what is neither."""
+    if isinstance(prompts, str | Mapping) or getattr(prompts, "ndim", None) == 1:
         return True
+    if not isinstance(prompts, Iterable):
+        raise BadInputError(f"prompts are {prompts!r}; give one prompt or a list: text, token ids or mappings")
     return isinstance(prompts, Sequence) and bool(prompts) and all(_is_id(item) for item in prompts)
 
 
@@ -123,4 +125,4 @@ def _from_mapping(key: str, prompt: Mapping[str, Any]) -> PromptWords:
 
 
 def _is_id(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, str)
+    return hasattr(value, "__index__") and not isinstance(value, str) and getattr(value, "ndim", 0) == 0

@@ -132,17 +132,36 @@ def begin(
     engine: _native.Engine, manifest: Sequence[TensorInfo], version: int | None, options: UpdateOptions
 ) -> WeightUpdate:
     """Begins an update, as `LLM.begin_update` says."""
-    update_id = engine.begin_update(
-        [entry.as_tuple() for entry in manifest], _native.UpdateOptions(uuid.uuid4().hex, version, **options)
-    )
+    for entry in manifest:
+        if not isinstance(entry, TensorInfo):
+            raise BadInputError(f"the manifest lists {entry!r}; it must be of TensorInfo")
+    announced = [entry.as_tuple() for entry in manifest]
+    update_id = engine.begin_update(announced, _words(version, options))
     return WeightUpdate(engine, update_id, manifest)
+
+
+def _words(version: int | None, options: UpdateOptions) -> _native.UpdateOptions:
+    unknown = sorted(options.keys() - UpdateOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join(UpdateOptions.__annotations__)
+        raise TypeError(f"an update has no option {unknown[0]!r}; there are {known}")
+    return _native.UpdateOptions(uuid.uuid4().hex, version, **options)
+
+
+def _pairs(tensors: NamedTensors) -> Iterable[tuple[str, Any]]:
+    if isinstance(tensors, Mapping):
+        return tensors.items()
+    pairs = list(tensors) if isinstance(tensors, Iterable) else [tensors]
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise BadInputError(f"named_tensors has {pair!r:.80}; give a mapping, or pairs of name and tensor")
+    return pairs
 
 
 def send(engine: _native.Engine, tensors: NamedTensors, version: int | None, options: UpdateOptions) -> int:
     """One whole update from tensors at hand. Returns the version that serves then."""
-    named = tensors.items() if isinstance(tensors, Mapping) else tensors
-    given = [(name, dtype_name(tensor), exportable(name, tensor)) for name, tensor in named]
-    engine.send_tensors(given, _native.UpdateOptions(uuid.uuid4().hex, version, **options))
+    given = [(name, dtype_name(tensor), exportable(name, tensor)) for name, tensor in _pairs(tensors)]
+    engine.send_tensors(given, _words(version, options))
     return engine.weight_version()
 
 
@@ -150,7 +169,7 @@ def send_checkpoint(
     engine: _native.Engine, folder: str | PathLike[str], version: int | None, options: UpdateOptions
 ) -> int:
     """One whole update from a checkpoint on disk. Returns the version that serves then."""
-    engine.send_checkpoint(fspath(folder), _native.UpdateOptions(uuid.uuid4().hex, version, **options))
+    engine.send_checkpoint(fspath(folder), _words(version, options))
     return engine.weight_version()
 
 

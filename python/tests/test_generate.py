@@ -175,6 +175,7 @@ class BatchTest(GenerationTest):
         for data, kind, text in [
             ({}, PreconditionError, "data is a dict"),
             (BatchedDataDict({"input_ids": np.zeros((1, 1))}), AssertionError, "lacks input_lengths"),
+            (BatchedDataDict({"input_ids": [[1]], "input_lengths": [1]}), PreconditionError, "input_ids is a list"),
             (left, BadInputError, r"input_ids\[0\] is not right-padded with 0"),
             (batch([3], [99999]), BadInputError, r"input_ids\[1\]: prompt_token_ids\[0\] is 99999"),
             (batch([3], []), BadInputError, r"input_ids\[1\]: the prompt is empty"),

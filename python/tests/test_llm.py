@@ -12,7 +12,7 @@ import unittest
 from typing import TYPE_CHECKING, ClassVar
 from unittest import mock
 
-from support import checkpoint, has, needs_native
+from support import checkpoint, has, needs_native, needs_numpy
 
 if TYPE_CHECKING or has("rlgen._native"):
     from rlgen import LLM, RlgenError, SamplingParams
@@ -136,6 +136,25 @@ class LLMTest(unittest.TestCase):
         self.assertEqual(self.llm.metrics()["prompt_tokens"], before)
         with self.assertRaises(TypeError):
             SamplingParams(temprature=1.0)  # type: ignore[call-arg]
+
+    @needs_numpy
+    def test_prompts_as_arrays(self) -> None:
+        import numpy as np
+
+        params = SamplingParams(max_tokens=2, seed=1)
+        (expected,) = self.llm.generate([1, 2, 3], params)
+        ids = np.array([1, 2, 3])
+        for prompts in (ids, [ids], [list(ids)], ids[None, :], list(ids)):
+            (output,) = self.llm.generate(prompts, params)  # type: ignore[arg-type]
+            self.assertEqual(output.outputs[0].token_ids, expected.outputs[0].token_ids)
+
+    def test_what_is_no_prompt_and_no_parameters_is_said(self) -> None:
+        for prompts in (3, None):
+            with self.assertRaisesRegex(BadInputError, f"prompts are {prompts}"):
+                self.llm.generate(prompts)  # type: ignore[arg-type]
+        for params in ({"max_tokens": 2}, [{"max_tokens": 2}]):
+            with self.assertRaisesRegex(BadInputError, "give SamplingParams"):
+                self.llm.generate("a", params)  # type: ignore[arg-type]
 
     def test_error_code_for_machines(self) -> None:
         with self.assertRaises(BadInputError) as caught:

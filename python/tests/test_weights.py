@@ -218,6 +218,15 @@ class UpdateTest(unittest.TestCase):
         self.assertIsInstance(caught.exception, TimeoutError)
         self.llm.update_weights(changed(self.tensors))
 
+    def test_what_is_no_tensors_and_no_option_is_said(self) -> None:
+        for tensors in ("abc", None, [("a",)], [1]):
+            with self.subTest(tensors=tensors), self.assertRaisesRegex(BadInputError, "pairs of name and tensor"):
+                self.llm.update_weights(tensors)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(BadInputError, "must be of TensorInfo"):
+            self.llm.begin_update([("a", "float16", (2,))])  # type: ignore[list-item]
+        with self.assertRaisesRegex(TypeError, "no option 'kv'; there are kv_policy, base"):
+            self.llm.update_weights(self.tensors, kv="keep")  # type: ignore[call-arg]
+
     def test_unknown_type_is_refused(self) -> None:
         with self.assertRaisesRegex(BadInputError, "x has the type complex64"):
             self.llm.begin_update([TensorInfo("x", "complex64", (1,))])

@@ -58,6 +58,9 @@ class BatchReader:
     def token_rows(self, data: Any, greedy: bool, sampling: GenerationSamplingParams | None) -> list[Row]:
         """The rows of a batch with `input_ids` and `input_lengths`. Errors name key and row."""
         check_batch(data, ("input_ids", "input_lengths"))
+        for key in ("input_ids", "input_lengths"):
+            if not hasattr(data[key], "shape"):
+                raise PreconditionError(f"{key} is a {type(data[key]).__name__}; it must be an array of numpy or torch")
         pad_token_id: Any = self._settings.pad_token_id
         verify_right_padding(data, pad_token_id)
         lengths = [int(length) for length in data["input_lengths"]]

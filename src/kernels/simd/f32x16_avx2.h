@@ -176,6 +176,9 @@ RLGEN_INLINE void store_f16_n(F32x16 a, uint16_t* p, int n) {
   memcpy(p, all, size_t(n) * sizeof *p);
 }
 
+// Nothing, but that compilers keep a sum of many in its two of the sixteen registers.
+RLGEN_INLINE void stay_in_register(F32x16& a) { asm("" : "+x"(a.lo), "+x"(a.hi)); }
+
 RLGEN_INLINE F32Pair load_bf16_pair(const uint16_t* p) {
   const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));

@@ -123,6 +123,8 @@ RLGEN_INLINE void store_f16_n(F32x16 a, uint16_t* p, int n) {
   _mm256_mask_storeu_epi16(p, lanes_below(n), to_f16(a));
 }
 
+RLGEN_INLINE void stay_in_register(F32x16&) {}
+
 RLGEN_INLINE F32Pair load_bf16_pair(const uint16_t* p) {
   const __m512i x = _mm512_loadu_si512(p);
   const __m512i high = _mm512_set1_epi32(int32_t(0xffff0000u));

@@ -187,6 +187,8 @@ RLGEN_INLINE void store_f16_n(F32x16 a, uint16_t* p, int n) {
   memcpy(p, all, size_t(n) * sizeof *p);
 }
 
+RLGEN_INLINE void stay_in_register(F32x16&) {}
+
 RLGEN_INLINE F32Pair load_bf16_pair(const uint16_t* p) {
   F32Pair r;
   RLGEN_UNROLL

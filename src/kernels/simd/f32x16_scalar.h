@@ -198,6 +198,8 @@ RLGEN_INLINE void store_bf16(F32x16 a, uint16_t* p) { store_bf16_n(a, p, 16); }
 RLGEN_INLINE void store_f16(F32x16 a, uint16_t* p) { store_f16_n(a, p, 16); }
 
 // [16][2] elements: the first of each pair in `even`, the second in `odd`.
+RLGEN_INLINE void stay_in_register(F32x16&) {}
+
 RLGEN_INLINE F32Pair load_bf16_pair(const uint16_t* p) {
   return {each([&](int i) { return f32_of_bf16(p[2 * i]); }),
           each([&](int i) { return f32_of_bf16(p[2 * i + 1]); })};

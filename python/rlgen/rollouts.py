@@ -46,7 +46,8 @@ class Rollout:
     `logprobs[i]` is the log-probability of `token_ids[i]` in the sense of `logprobs_mode`, exact as
     a float32. Lists over positions hold (token id, log-probability) pairs, best first. `text` is None
     where the model has no tokenizer. `routed_experts`, where routes were recorded, is the text that
-    `rlgen.generation.routed_experts.decode_routed_experts` reads, or nested lists.
+    `rlgen.generation.routed_experts.decode_routed_experts` reads, or nested lists; `given_routed_experts`
+    is the digest of the routes that the prompt brought, if it did.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Rollout:
     prompt_logprobs: list[float | None] | None = None
     prompt_top_logprobs: list[list[tuple[int, float]] | None] | None = None
     routed_experts: str | list[list[list[int]]] | None = None
+    given_routed_experts: str | None = None
 
     @property
     def failed(self) -> bool:

@@ -52,16 +52,33 @@ Status FileRun::choose_seed() {
         fmt::format("cannot resume: the output file was made with --seed {}, not {}", *earlier,
                     *options_.seed));
   }
-  const bool recorded = session_.generation->info().routes.recorded();
-  if (const auto there = finished_.have_routes(); there && *there != recorded) {
-    return absl::FailedPreconditionError(
-        fmt::format("cannot resume: the output file was made {} --enable-return-routed-experts",
-                    *there ? "with" : "without"));
-  }
   facts_.routes = options_.routes_format;
   facts_.seed = earlier ? *earlier : options_.seed ? *options_.seed : generation::draw_seed();
   facts_.has_text = session_.text != nullptr;
   return absl::OkStatus();
+}
+
+// The routes of the lines that are there are such as this run would write.
+Status FileRun::check_routes() const {
+  const RouteFacts& facts = session_.generation->info().routes;
+  const auto made = [](const std::string& how) {
+    return absl::FailedPreconditionError("cannot resume: the output file was made " + how);
+  };
+  const auto there = finished_.have_routes();
+  if (there && *there != facts.recorded()) {
+    return made(*there ? "with --enable-return-routed-experts"
+                       : "without --enable-return-routed-experts");
+  }
+  const auto& routes = finished_.routes();
+  if (!routes) return absl::OkStatus();
+  if (routes->format != options_.routes_format) {
+    const bool list = routes->format == generation::RouteFormat::kList;
+    return made(list ? "with --routed-experts-format list, not base64"
+                     : "with --routed-experts-format base64, not list");
+  }
+  if (!routes->layers || *routes->layers == facts.layers) return absl::OkStatus();
+  return made(*routes->layers > facts.layers ? "with --routed-experts-layers all, not moe"
+                                             : "with --routed-experts-layers moe, not all");
 }
 
 Status FileRun::write(const std::string& line) {
@@ -140,7 +157,8 @@ StatusOr<std::optional<GenerationRequest>> FileRun::read_prompt(const LineReader
   RLGEN_ASSIGN_OR_RETURN(
       request.samples,
       finished_.samples_left(request.id, request.prompt_token_ids, request.sampling,
-                             session_.generation->info().numerics.to_string()));
+                             session_.generation->info().numerics.to_string(),
+                             request.routed_experts));
   if (request.samples.empty()) return none;
   return std::optional<GenerationRequest>(std::move(request));
 }
@@ -200,6 +218,7 @@ void FileRun::print_summary(const Status& end) const {
 StatusOr<int> FileRun::run() {
   RLGEN_RETURN_IF_ERROR(open_files());
   RLGEN_RETURN_IF_ERROR(choose_seed());
+  RLGEN_RETURN_IF_ERROR(check_routes());
   start_ = std::chrono::steady_clock::now();
   generation::BatchJob job;
   job.next = [this](bool may_wait) { return next(may_wait); };

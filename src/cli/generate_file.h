@@ -35,6 +35,7 @@ class FileRun final : private RolloutSink {
  private:
   Status open_files();
   Status choose_seed();
+  Status check_routes() const;
   StatusOr<generation::NextRequest> next(bool may_wait);
   StatusOr<std::optional<generation::GenerationRequest>> read_prompt(
       const generation::LineReader::Line& line);

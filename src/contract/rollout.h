@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "contract/events.h"
+#include "contract/routes/given_routes.h"
 #include "contract/sampling_params.h"
 
 namespace rlgen {
@@ -30,6 +31,7 @@ struct Rollout {
   // Where the shard records routes: from sampling.routed_experts_prompt_start on, one row less than
   // there are tokens, fewer where an abort came before they were computed.
   RouteSpan routes;
+  GivenRoutes given_routes;  // that it was made with; null: none
   std::string text;
   Finish finish;
   SamplingParams sampling;  // all parameters in force, seed included

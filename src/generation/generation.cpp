@@ -146,6 +146,7 @@ std::vector<SequenceRequest> Generation::open_sequences(
     open.sampling = request.sampling;
     open.numerics = info_.numerics.to_string();
     open.routes = info_.routes;
+    open.given_routes = request.routed_experts;
     if (!nothing_to_do(request)) open.shard = static_cast<int32_t>(*shard);
     if (request.score_token_ids) {
       sequence.score_only = open.score_only = true;

@@ -128,6 +128,7 @@ Rollout RequestLedger::close(Entry entry, Finish finish) {
   rollout.tokens = std::move(entry.tokens);
   rollout.prompt = std::move(entry.prompt);
   rollout.routes = std::move(entry.routes);
+  rollout.given_routes = std::move(entry.asked.given_routes);
   rollout.finish = std::move(finish);
   rollout.sampling = std::move(entry.asked.sampling);
   rollout.numerics = std::move(entry.asked.numerics);

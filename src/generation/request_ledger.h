@@ -24,6 +24,7 @@ struct OpenSequence {
   bool score_only = false;
   std::vector<int32_t> score_token_ids;  // the tokens to score, with score_only
   RouteFacts routes;                     // that its shard records
+  GivenRoutes given_routes;              // that it takes; null: none
 };
 
 // Sequences in flight: turns the events of shards into rollouts and believes nothing. What comes

@@ -54,12 +54,7 @@ Status FinishedWork::add(StoredLine line) {
   }
   run_seed_ = line.run_seed;
   if (line.failed) return absl::OkStatus();
-  if (have_routes_ && *have_routes_ != line.routes) {
-    return absl::DataLossError(fmt::format("routed_experts are {}, earlier lines have {}",
-                                           line.routes ? "there" : "missing",
-                                           line.routes ? "none" : "them"));
-  }
-  have_routes_ = line.routes;
+  RLGEN_RETURN_IF_ERROR(add_routes(line));
   ++rollouts_;
   const std::string id = line.id;
   const int32_t sample = *line.sample;
@@ -68,6 +63,22 @@ Status FinishedWork::add(StoredLine line) {
   if (prompt.samples.insert(sample).second) return absl::OkStatus();
   return absl::DataLossError(
       fmt::format("sample {} of id {} is there twice", sample, json_quoted(id)));
+}
+
+Status FinishedWork::add_routes(const StoredLine& line) {
+  const bool there = line.routes.has_value();
+  if (have_routes_ && *have_routes_ != there) {
+    return absl::DataLossError(fmt::format("routed_experts are {}, earlier lines have {}",
+                                           there ? "there" : "missing", there ? "none" : "them"));
+  }
+  have_routes_ = there;
+  if (!there) return absl::OkStatus();
+  if (!routes_) routes_ = line.routes;
+  if (!routes_->layers) routes_->layers = line.routes->layers;
+  const bool same_layers = !line.routes->layers || routes_->layers == line.routes->layers;
+  if (routes_->format == line.routes->format && same_layers) return absl::OkStatus();
+  return absl::DataLossError(
+      "routed_experts are in another format or of other layers than in earlier lines");
 }
 
 void FinishedWork::add_error(const std::string& text, int64_t number) {
@@ -85,7 +96,8 @@ std::vector<int64_t> FinishedWork::stale_errors() const {
 
 StatusOr<std::vector<int32_t>> FinishedWork::samples_left(
     const std::string& id, const std::vector<int32_t>& prompt_token_ids,
-    const SamplingParams& sampling, const std::string& numerics) const {
+    const SamplingParams& sampling, const std::string& numerics,
+    const GivenRoutes& given_routes) const {
   const auto found = prompts_.find(id);
   if (found != prompts_.end()) {
     const StoredLine& first = found->second.first;
@@ -98,6 +110,8 @@ StatusOr<std::vector<int32_t>> FinishedWork::samples_left(
     if (first.numerics != numerics) {
       return other_run(id, fmt::format("numerics were {} and are {}", first.numerics, numerics));
     }
+    const std::string given = given_routes ? given_routes_digest(*given_routes) : "";
+    if (first.given_routes != given) return other_run(id, "the given routed_experts differ");
   }
   std::vector<int32_t> left;
   for (int32_t sample = 0; sample < sampling.n; ++sample) {

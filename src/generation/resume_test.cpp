@@ -179,21 +179,78 @@ TEST_F(Resume, AnEmptyFileIsAFreshRun) {
   EXPECT_FALSE(read_work()->run_seed().has_value());
 }
 
-TEST_F(Resume, LinesWithRoutesAndWithoutAreNotOneRun) {
+class ResumeRoutes : public Resume {
+ protected:
+  // A line with one row of routes, or with none but their axes.
+  static std::string routed(const std::string& id, int32_t layers, RouteFormat format,
+                            bool empty = false) {
+    Rollout rollout;
+    rollout.id = id;
+    rollout.sampling = params();
+    rollout.numerics = "n";
+    rollout.routes = {.first = 0, .layers = layers, .top_k = 2, .dtype = DType::kInt8, .ids = {}};
+    if (!empty) rollout.routes.ids.resize(size_t(layers) * 2);
+    return *write_rollout_line(rollout, {.seed = 5, .routes = format}) + "\n";
+  }
+};
+
+TEST_F(ResumeRoutes, LinesWithThemAndWithoutAreNotOneRun) {
   write(line("a", 0));
   EXPECT_EQ(read_work()->have_routes(), false);
-  Rollout rollout;
-  rollout.id = "b";
-  rollout.sampling = params();
-  rollout.routes = {.first = 0, .layers = 1, .top_k = 2, .dtype = DType::kInt8, .ids = {}};
-  const std::string routed = *write_rollout_line(rollout, {.seed = 5}) + "\n";
-  write(routed);
+  const std::string with_routes = routed("b", 1, RouteFormat::kBase64);
+  write(with_routes);
   EXPECT_EQ(read_work()->have_routes(), true);
-  write(line("a", 0) + routed);
+  write(line("a", 0) + with_routes);
   EXPECT_THAT(message_of(read_work().status()),
               HasSubstr("routed_experts are there, earlier lines have none"));
   write("");
   EXPECT_EQ(read_work()->have_routes(), std::nullopt);
+}
+
+TEST_F(ResumeRoutes, TheirLayersAndFormatAreThoseOfTheRun) {
+  using enum RouteFormat;
+  write(routed("a", 3, kBase64));
+  EXPECT_EQ(read_work()->routes(), (StoredRoutes{.format = kBase64, .layers = 3}));
+  write(routed("a", 3, kBase64, true));
+  EXPECT_EQ(read_work()->routes(), (StoredRoutes{.format = kBase64, .layers = 3}));
+  write(routed("a", 3, kList));
+  EXPECT_EQ(read_work()->routes(), (StoredRoutes{.format = kList, .layers = 3}));
+  write(routed("a", 3, kList, true));
+  EXPECT_EQ(read_work()->routes(), (StoredRoutes{.format = kList, .layers = std::nullopt}));
+  write(routed("a", 3, kList, true) + routed("b", 3, kList));
+  EXPECT_EQ(read_work()->routes(), (StoredRoutes{.format = kList, .layers = 3}));
+  for (const std::string& other : {routed("b", 2, kBase64), routed("b", 3, kList)}) {
+    write(routed("a", 3, kBase64) + other);
+    EXPECT_THAT(message_of(read_work().status()),
+                HasSubstr("in another format or of other layers"));
+  }
+}
+
+TEST_F(ResumeRoutes, ThoseThatWereGivenAreGivenAgain) {
+  const auto given_of = [](DType dtype, int64_t id) -> GivenRoutes {
+    HostTensor routes(dtype, Shape{1, 1, 2});
+    EXPECT_TRUE(write_integers(std::vector<int64_t>{id, 0}, &routes).ok());
+    return std::make_shared<const HostTensor>(std::move(routes));
+  };
+  Rollout rollout;
+  rollout.id = "a";
+  rollout.prompt_token_ids = {1};
+  rollout.sampling = params();
+  rollout.numerics = "n";
+  rollout.given_routes = given_of(DType::kInt8, 3);
+  write(*write_rollout_line(rollout, {.seed = 5}) + "\n" + line("b", 0));
+  const auto work = read_work();
+  ASSERT_TRUE(work.ok()) << work.status();
+  const auto error_of = [&](const std::string& id, const GivenRoutes& given) {
+    return message_of(work->samples_left(id, {1}, params(), "n", given).status());
+  };
+  EXPECT_EQ(error_of("a", rollout.given_routes), "");
+  EXPECT_EQ(error_of("a", given_of(DType::kInt16, 3)), "");
+  EXPECT_THAT(error_of("a", given_of(DType::kInt8, 4)),
+              HasSubstr("the given routed_experts differ"));
+  EXPECT_THAT(error_of("a", nullptr), HasSubstr("the given routed_experts differ"));
+  EXPECT_THAT(error_of("b", rollout.given_routes), HasSubstr("the given routed_experts differ"));
+  EXPECT_EQ(error_of("b", nullptr), "");
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::string_view kGivenRoutesKey = "given_routed_experts";
+
 // Keys of one line, each with a value that is JSON text already.
 class LineText {
  public:
@@ -193,6 +195,9 @@ StatusOr<std::string> write_rollout_line(const Rollout& rollout, const RunFacts&
     add_side_values(rollout, &line);
     RLGEN_RETURN_IF_ERROR(add_routes(rollout.routes, run.routes, &line));
   }
+  if (rollout.given_routes) {
+    line.add_text(kGivenRoutesKey, given_routes_digest(*rollout.given_routes));
+  }
   line.add("text", run.has_text ? ordered_json(rollout.text) : ordered_json());
   line.add_text("finish_reason", finish_reason_name(rollout.finish.reason));
   line.add("stop_reason", stop_reason_json(rollout.finish.stop_reason));
@@ -234,6 +239,7 @@ StatusOr<std::string> write_scored_line(const ordered_json& object, const Rollou
 
   LineText line;
   for (const auto& [key, value] : object.items()) {
+    if (key == kGivenRoutesKey && !scored.given_routes) continue;
     if (auto replacement = fresh.take(key)) {
       line.add_raw(key, std::move(*replacement));
     } else {

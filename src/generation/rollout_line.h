@@ -39,6 +39,14 @@ struct FailedPrompt {
 };
 std::string write_failed_prompt(const FailedPrompt& failed, const RunFacts& run);
 
+// How a line has its routes.
+struct StoredRoutes {
+  RouteFormat format = RouteFormat::kBase64;
+  std::optional<int64_t> layers;  // of the layer axis; unset where an empty list does not say
+
+  bool operator==(const StoredRoutes&) const = default;
+};
+
 // What --resume needs of a line that is already there.
 struct StoredLine {
   std::string id;
@@ -50,7 +58,8 @@ struct StoredLine {
   SamplingParams sampling;
   std::string numerics;
   int64_t tokens = 0;
-  bool routes = false;  // it has routed_experts
+  std::optional<StoredRoutes> routes;
+  std::string given_routes;  // given_routes_digest; empty: none were given
 };
 
 // kDataLoss where the line is none of ours: what is missing or wrong is named.
@@ -73,7 +82,7 @@ StatusOr<ScoreLine> read_score_line(const nlohmann::ordered_json& object, bool w
 
 // `object` with the values of `scored` in place of its own: logprobs, logprobs_mode (also inside
 // sampling), numerics, the top and prompt log-probabilities where the sampling asks for them, and
-// routes where they were recorded.
+// routes where they were recorded; without given_routed_experts where none were given.
 StatusOr<std::string> write_scored_line(const nlohmann::ordered_json& object, const Rollout& scored,
                                         RouteFormat routes = RouteFormat::kBase64);
 

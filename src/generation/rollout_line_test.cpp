@@ -218,6 +218,23 @@ TEST(RolloutLine, FB241_AMillionRoutesTakeAsManyBytes) {
   EXPECT_LE(text->size(), rollout.routes.ids.size() * 4 / 3 + 2000);
 }
 
+TEST(RolloutLine, GivenRoutesAreNamedByTheirDigest) {
+  EXPECT_FALSE(written(example()).contains("given_routed_experts"));
+  Rollout rollout = example();
+  rollout.given_routes = std::make_shared<const HostTensor>(DType::kInt8, Shape{2, 1, 2});
+  const json line = written(rollout);
+  EXPECT_EQ(line["given_routed_experts"], given_routes_digest(*rollout.given_routes));
+  EXPECT_EQ(read_stored_line(line.dump())->given_routes, line["given_routed_experts"]);
+  EXPECT_EQ(read_stored_line(written(example()).dump())->given_routes, "");
+  json odd = line;
+  odd["given_routed_experts"] = 3;
+  EXPECT_THAT(message_of(read_stored_line(odd.dump()).status()), HasSubstr("given_routed_experts"));
+  // A score without them is not of those routes.
+  const auto object = *parse_json_line(line.dump());
+  EXPECT_TRUE(json::parse(*write_scored_line(object, rollout)).contains("given_routed_experts"));
+  EXPECT_FALSE(json::parse(*write_scored_line(object, example())).contains("given_routed_experts"));
+}
+
 TEST(ScoreLine, RoutesAreReadWhereTheyAreWanted) {
   const auto line = write_rollout_line(with_routes(), {.seed = 1});
   auto object = *parse_json_line(*line);

@@ -96,6 +96,29 @@ Status check_schema(const ordered_json& object) {
       fmt::format("schema is {}; this program reads {}", schema, kRolloutSchema));
 }
 
+// The layers of a nested list of routes, where its first token says.
+std::optional<int64_t> layers_of_list(const ordered_json& list) {
+  if (list.empty() || !list[0].is_array()) return std::nullopt;
+  return static_cast<int64_t>(list[0].size());
+}
+
+Status read_stored_routes(const ordered_json& object, StoredLine* line) {
+  if (object.contains("given_routed_experts")) {
+    RLGEN_RETURN_IF_ERROR(read(object, "given_routed_experts", &line->given_routes));
+  }
+  const auto found = object.find("routed_experts");
+  if (found == object.end()) return absl::OkStatus();
+  if (found->is_array()) {
+    line->routes = StoredRoutes{.format = RouteFormat::kList, .layers = layers_of_list(*found)};
+    return absl::OkStatus();
+  }
+  if (!found->is_string()) return wrong_value("routed_experts", *found, "a string or a list");
+  RLGEN_ASSIGN_OR_RETURN(const RouteEnvelope open,
+                         open_route_envelope(found->get_ref<const std::string&>()));
+  line->routes = StoredRoutes{.format = RouteFormat::kBase64, .layers = open.shape[1]};
+  return absl::OkStatus();
+}
+
 StatusOr<StoredLine> read_stored(std::string_view text) {
   RLGEN_ASSIGN_OR_RETURN(const ordered_json object, parse_json_line(text));
   StoredLine line;
@@ -123,7 +146,7 @@ StatusOr<StoredLine> read_stored(std::string_view text) {
   RLGEN_RETURN_IF_ERROR(read(object, "token_ids", &tokens));
   RLGEN_RETURN_IF_ERROR(read_logprob_count(object, tokens.size()));
   line.tokens = static_cast<int64_t>(tokens.size());
-  line.routes = object.contains("routed_experts");
+  RLGEN_RETURN_IF_ERROR(read_stored_routes(object, &line));
   return line;
 }
 

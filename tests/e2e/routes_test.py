@@ -83,29 +83,75 @@ class Routes(CommandLineTest):
         self.assertEqual(other.code, 0, other.stderr)
         self.assertNotEqual(other.one()["logprobs"], lines["a", 0]["logprobs"])
         self.assertEqual(other.one()["routed_experts"], odd["routed_experts"])
+        odd["routed_experts"] = [[[-1] * len(s) for s in row] for row in odd["routed_experts"]]
+        (self.folder / "odd.jsonl").write_text(json.dumps(odd) + "\n")
+        router = self.score(MODEL, self.folder / "odd.jsonl", "--replay-routed-experts", RECORD, output="router.jsonl")
+        self.assertEqual(router.one(), lines["a", 0])
 
     def test_routes_that_cannot_be(self) -> None:
         """The line fails alone and its error names token and layer."""
         line = self.rolled()["a", 0]
-        twice = decode(line)
-        twice[2][0][1] = twice[2][0][0]
-        bad = [{**line, "routed_experts": twice}, {**line, "routed_experts": "x"}, {**line}]
-        del bad[2]["routed_experts"]
+        faults = (lambda slots: slots[0], lambda slots: 8, lambda slots: -1)
+        bad = []
+        for fault in faults:
+            routes = decode(line)
+            routes[2][0][1] = fault(routes[2][0])
+            bad.append({**line, "routed_experts": routes})
+        bad += [{**line, "routed_experts": "x"}, {**line}]
+        del bad[4]["routed_experts"]
         (self.folder / "bad.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [*bad, line]))
         result = self.score(MODEL, self.folder / "bad.jsonl", "--replay-routed-experts")
         self.assertEqual(result.code, 1, result.stderr)
-        messages = [one["error"]["message"] for one in result.lines[:3]]
-        self.assertIn("token 2, layer 0 names expert", messages[0])
-        self.assertIn("malformed", messages[1])
-        self.assertIn('"routed_experts" is missing', messages[2])
-        self.assertEqual(result.lines[3]["logprobs"], line["logprobs"])
+        messages = [one["error"]["message"] for one in result.lines[:5]]
+        for message, part in zip(messages, ("twice", "names expert 8", "has 1 of 3 slots at -1"), strict=False):
+            self.assertIn("token 2, layer 0", message)
+            self.assertIn(part, message)
+        self.assertIn("malformed", messages[3])
+        self.assertIn('"routed_experts" is missing', messages[4])
+        self.assertEqual(result.lines[5]["logprobs"], line["logprobs"])
 
     def test_fb237_a_model_without_experts(self) -> None:
-        """Is refused by name, and a run without routes is not resumed with them."""
+        """Is refused by name."""
         self.assert_one_error(self.generate("llama_text", PROMPTS, RECORD), 2, RECORD, "no experts")
-        self.generate(MODEL, PROMPTS, output="plain.jsonl")
-        resumed = self.generate(MODEL, PROMPTS, RECORD, "--resume", output="plain.jsonl")
-        self.assert_one_error(resumed, 1, "cannot resume", RECORD)
+
+    def check_resume(self, options: tuple[object, ...], *parts: str, prompts: list[Any] = PROMPTS) -> None:
+        """Resuming out.jsonl so is refused, and the file stays as it is."""
+        before = (self.folder / "out.jsonl").read_bytes()
+        resumed = self.generate(MODEL, prompts, "--seed", 1, "--resume", *options)
+        self.assert_one_error(resumed, 1, "cannot resume", *parts)
+        self.assertEqual((self.folder / "out.jsonl").read_bytes(), before)
+
+    def test_resume_with_other_routes_is_refused(self) -> None:
+        """Recorded or not, of other layers, in another format: the file would be two runs."""
+        self.generate(MODEL, PROMPTS, "--seed", 1)
+        self.check_resume((RECORD,), f"without {RECORD}")
+        self.rolled("--overwrite")
+        self.check_resume((), f"with {RECORD}")
+        self.check_resume((RECORD, "--routed-experts-layers", "all"), "--routed-experts-layers moe, not all")
+        self.check_resume((RECORD, "--routed-experts-format", "list"), "--routed-experts-format base64, not list")
+        self.check_resume((RECORD, "--routed-experts-prompt-start", 2), "routed_experts_prompt_start was 0 and is 2")
+        self.rolled("--overwrite", "--routed-experts-layers", "all", "--routed-experts-format", "list")
+        self.check_resume((RECORD, "--routed-experts-format", "list"), "--routed-experts-layers all, not moe")
+        same = ("--routed-experts-layers", "all", "--routed-experts-format", "list", "--resume")
+        before = (self.folder / "out.jsonl").read_bytes()
+        self.rolled(*same)
+        self.assertEqual((self.folder / "out.jsonl").read_bytes(), before)
+
+    def test_resume_with_other_given_routes_is_refused(self) -> None:
+        """Those of the prompt lines are part of what was run, recorded or not."""
+        routes = decode(self.rolled(name="free")["b", 0])
+        given: list[Any] = [PROMPTS[0], {**PROMPTS[1], "routed_experts": routes}]  # type: ignore[dict-item]
+        made = self.generate(MODEL, given, "--seed", 1)
+        self.assertEqual(made.code, 0, made.stderr)
+        self.assertNotIn("given_routed_experts", made.by_key()["a", 0])
+        self.assertEqual(len(made.by_key()["b", 1]["given_routed_experts"]), 32)
+        self.check_resume((), "prompt \"b\"", "given routed_experts differ")
+        other = [[slots[::-1] for slots in row] for row in routes]
+        changed: list[Any] = [PROMPTS[0], {**given[1], "routed_experts": other}]
+        self.check_resume((), "prompt \"b\"", "given routed_experts differ", prompts=changed)
+        again = self.generate(MODEL, given, "--seed", 1, "--resume")
+        self.assertEqual(again.code, 0, again.stderr)
+        self.assertEqual(again.lines, made.lines)
 
 
 if __name__ == "__main__":

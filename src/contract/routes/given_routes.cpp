@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <span>
 #include <vector>
 
+#include "base/hash.h"
 #include "contract/routes/routed_experts.h"
 
 namespace rlgen {
@@ -68,7 +71,38 @@ Status check_given_ids(const HostTensor& routes, int32_t experts) {
   return absl::OkStatus();
 }
 
+template <typename Id>
+void add_ids(const HostTensor& routes, DigestStream* stream) {
+  const std::span<const Id> ids(routes.as<Id>(),
+                                static_cast<size_t>(routes.shape().num_elements()));
+  std::array<int32_t, 4096> part{};
+  for (size_t at = 0; at < ids.size(); at += part.size()) {
+    const size_t count = std::min(part.size(), ids.size() - at);
+    std::copy_n(ids.begin() + static_cast<ptrdiff_t>(at), count, part.begin());
+    stream->update(std::as_bytes(std::span(part).first(count)));
+  }
+}
+
 }  // namespace
+
+std::string given_routes_digest(const HostTensor& routes) {
+  DigestStream stream;
+  for (int axis = 0; axis < routes.shape().rank(); ++axis) {
+    const int64_t size = routes.shape()[axis];
+    stream.update(std::as_bytes(std::span(&size, 1)));
+  }
+  switch (routes.dtype()) {
+    case DType::kInt8:
+      add_ids<int8_t>(routes, &stream);
+      break;
+    case DType::kInt16:
+      add_ids<int16_t>(routes, &stream);
+      break;
+    default:
+      add_ids<int32_t>(routes, &stream);
+  }
+  return stream.digest().hex();
+}
 
 Status check_given_routes(const HostTensor& routes, const GivenRouteRules& rules) {
   RLGEN_RETURN_IF_ERROR(check_given_shape(routes, rules));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 #include "contract/host_tensor.h"
@@ -29,6 +30,10 @@ struct GivenRouteRules {
 // slots; and, with token and layer, a row that names an expert twice or one that there is not, or
 // holds -1 beside experts.
 Status check_given_routes(const HostTensor& routes, const GivenRouteRules& rules);
+
+// A name for what the routes say, whatever type carries the ids: 32 hexadecimal digits, XXH3-128 of
+// the three dimensions as int64 and the ids as int32, little endian. The types are the three.
+std::string given_routes_digest(const HostTensor& routes);
 
 // `routes`, of any integer type, in the narrowest of the three that holds them. kInvalidArgument
 // for another type, and for an id beyond 32 bits.

@@ -54,6 +54,26 @@ TEST(GivenRoutes, ARowThatIsNoneIsNamedByTokenAndLayer) {
   EXPECT_THAT(fault_of_ids({0, -2, 4, 3, 2, 3, 2, 0}), HasSubstr("expert -2"));
 }
 
+TEST(GivenRoutes, TheDigestIsThatOfTheIdsAndTheirPlaces) {
+  const std::vector<int64_t> ids = {0, 1, 4, 3, -1, -1, 2, 0};
+  const auto digest = [&](DType dtype, const Shape& shape) {
+    return given_routes_digest(tensor_of(dtype, shape, ids));
+  };
+  const std::string usual = digest(DType::kInt8, Shape{2, 2, 2});
+  EXPECT_EQ(usual.size(), 32u);
+  EXPECT_EQ(digest(DType::kInt16, Shape{2, 2, 2}), usual);
+  EXPECT_EQ(digest(DType::kInt32, Shape{2, 2, 2}), usual);
+  EXPECT_NE(digest(DType::kInt8, Shape{4, 1, 2}), usual);
+  HostTensor other = tensor_of(DType::kInt8, Shape{2, 2, 2}, ids);
+  other.as<int8_t>()[7] = 1;
+  EXPECT_NE(given_routes_digest(other), usual);
+  // Many ids go in parts.
+  HostTensor long_one(DType::kInt8, Shape{3000, 1, 2});
+  const std::string zeros = given_routes_digest(long_one);
+  long_one.as<int8_t>()[5999] = 1;
+  EXPECT_NE(given_routes_digest(long_one), zeros);
+}
+
 TEST(GivenRoutes, OtherIntegersAreNarrowed) {
   const HostTensor wide = tensor_of(DType::kInt64, Shape{1, 1, 3}, {200, -1, 3});
   const auto narrow = narrow_routes(wide.view());

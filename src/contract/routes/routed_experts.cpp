@@ -122,7 +122,7 @@ StatusOr<std::string> encode_routed_experts(const TensorView& routes) {
                      routes.shape[2], absl::Base64Escape(to_absl(bytes)));
 }
 
-StatusOr<HostTensor> decode_routed_experts(std::string_view envelope) {
+StatusOr<RouteEnvelope> open_route_envelope(std::string_view envelope) {
   const std::vector<absl::string_view> parts = absl::StrSplit(to_absl(envelope), ':');
   if (parts.size() != 4 || to_std(parts[0]) != kEnvelopeMagic) {
     return malformed(fmt::format("it begins with \"{}\"", envelope.substr(0, 20)));
@@ -130,14 +130,22 @@ StatusOr<HostTensor> decode_routed_experts(std::string_view envelope) {
   const auto dtype = carrier(to_std(parts[1]));
   if (!dtype) return malformed(fmt::format("type \"{}\"", to_std(parts[1])));
   RLGEN_ASSIGN_OR_RETURN(const Shape shape, parse_envelope_shape(to_std(parts[2])));
-  RLGEN_ASSIGN_OR_RETURN(const int64_t wanted, num_bytes(shape, *dtype));
+  return RouteEnvelope{.dtype = *dtype, .shape = shape, .base64 = to_std(parts[3])};
+}
+
+StatusOr<HostTensor> decode_routed_experts(std::string_view envelope) {
+  RLGEN_ASSIGN_OR_RETURN(const RouteEnvelope open, open_route_envelope(envelope));
+  RLGEN_ASSIGN_OR_RETURN(const int64_t wanted, num_bytes(open.shape, open.dtype));
   std::string bytes;
-  if (!absl::Base64Unescape(parts[3], &bytes)) return malformed("the data are no base64");
-  if (static_cast<int64_t>(bytes.size()) != wanted) {
-    return malformed(fmt::format("shape {} of {} has {} bytes, the data have {}", shape.to_string(),
-                                 torch_name(*dtype), wanted, bytes.size()));
+  if (!absl::Base64Unescape(to_absl(open.base64), &bytes)) {
+    return malformed("the data are no base64");
   }
-  HostTensor routes(*dtype, shape);
+  if (static_cast<int64_t>(bytes.size()) != wanted) {
+    return malformed(fmt::format("shape {} of {} has {} bytes, the data have {}",
+                                 open.shape.to_string(), torch_name(open.dtype), wanted,
+                                 bytes.size()));
+  }
+  HostTensor routes(open.dtype, open.shape);
   if (!bytes.empty()) std::memcpy(routes.bytes().data(), bytes.data(), bytes.size());
   return routes;
 }
@@ -152,6 +160,7 @@ StatusOr<HostTensor> decode_routed_experts_json(const json& envelope_or_list) {
   for (int64_t& dim : dims) dim = dim < 0 ? 0 : dim;
   RLGEN_ASSIGN_OR_RETURN(const Shape shape, Shape::make(dims));
   HostTensor routes(kRoutedExpertsFallbackDtype, shape);
+  if (!write_integers(values, &routes).ok()) routes = HostTensor(DType::kInt32, shape);
   RLGEN_RETURN_IF_ERROR(annotate(write_integers(values, &routes), "routed_experts"));
   return routes;
 }

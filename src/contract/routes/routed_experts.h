@@ -38,8 +38,17 @@ std::string resolve_routed_experts_dtype_name_for_model(const std::string& model
 // for another rank than 3 and another type than the three.
 StatusOr<std::string> encode_routed_experts(const TensorView& routes);
 
-// The routes of such a text, or of a nested list [S][L][K] (then in the fallback type).
+// What such a text says of its routes, and its base64, which nobody has looked at yet.
 // kInvalidArgument says what is malformed.
+struct RouteEnvelope {
+  DType dtype = DType::kInt8;
+  Shape shape;
+  std::string_view base64;
+};
+StatusOr<RouteEnvelope> open_route_envelope(std::string_view envelope);
+
+// The routes of such a text, or of a nested list [S][L][K] (then in the fallback type, or int32
+// where an id does not fit it). kInvalidArgument says what is malformed.
 StatusOr<HostTensor> decode_routed_experts(std::string_view envelope);
 StatusOr<HostTensor> decode_routed_experts_json(const nlohmann::json& envelope_or_list);
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 namespace rlgen {
@@ -77,6 +79,32 @@ TEST(RoutedExperts, TheBytesOfTheEnvelopeAreFixed) {
             "nrlre1:int8:0x2x2:");
 }
 
+TEST(RoutedExperts, TheHeadOfAnEnvelopeIsReadAlone) {
+  const auto open = open_route_envelope("nrlre1:int16:3x1x2:AAAB");
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_EQ(open->dtype, DType::kInt16);
+  EXPECT_EQ(open->shape, (Shape{3, 1, 2}));
+  EXPECT_EQ(open->base64, "AAAB");
+}
+
+// A byte for each id, as text, both ways in less than a second of a processor.
+TEST(RoutedExperts, FB241_ALongContextIsSmallAndQuick) {
+  HostTensor routes(DType::kInt8, Shape{32768, 48, 8});
+  const int64_t ids = routes.shape().num_elements();
+  for (int64_t i = 0; i < ids; ++i) routes.as<int8_t>()[i] = static_cast<int8_t>(i * 37 % 128);
+  const std::clock_t start = std::clock();
+  const auto text = encode_routed_experts(routes.view());
+  ASSERT_TRUE(text.ok()) << text.status();
+  const auto back = decode_routed_experts(*text);
+  const double seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_LT(seconds, 1.0);
+  EXPECT_EQ(ids, 12'582'912);
+  EXPECT_EQ(int64_t(back->bytes().size()), ids);
+  EXPECT_LE(int64_t(text->size()), ids / 3 * 4 + 32);
+  EXPECT_TRUE(std::ranges::equal(back->bytes(), routes.bytes()));
+}
+
 TEST(RoutedExperts, OnlyThreeDimensionsOfThreeTypesAreEncoded) {
   EXPECT_FALSE(encode_routed_experts(HostTensor(DType::kInt8, Shape{2, 2}).view()).ok());
   EXPECT_FALSE(encode_routed_experts(HostTensor(DType::kUInt8, Shape{1, 1, 1}).view()).ok());
@@ -91,6 +119,10 @@ TEST(RoutedExperts, NestedListsAreReadToo) {
   EXPECT_EQ(routes->shape(), (Shape{2, 2, 2}));
   EXPECT_THAT(*read_integers(routes->view()), ElementsAre(1, 2, 3, 4, 5, 6, -1, -1));
   EXPECT_EQ(decode_routed_experts_json(json("nrlre1:int8:1x1x3:AQL/"))->shape(), (Shape{1, 1, 3}));
+  const auto wide = decode_routed_experts_json(json::parse("[[[32768, -1]]]"));
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_EQ(wide->dtype(), DType::kInt32);
+  EXPECT_THAT(*read_integers(wide->view()), ElementsAre(32768, -1));
 }
 
 TEST(RoutedExperts, MalformedOnesSaySo) {
@@ -100,7 +132,7 @@ TEST(RoutedExperts, MalformedOnesSaySo) {
         "nrlre1:int8:1x1x3", "nrlre1:int8:4294967296x4294967296x2:"}) {
     EXPECT_FALSE(decode_routed_experts(text).ok()) << text;
   }
-  for (const char* text : {"[[1]]", "[[[1],[1,2]]]", "[[[1.5]]]", "[[[40000]]]", "7", "{}"}) {
+  for (const char* text : {"[[1]]", "[[[1],[1,2]]]", "[[[1.5]]]", "[[[3000000000]]]", "7", "{}"}) {
     EXPECT_FALSE(decode_routed_experts_json(json::parse(text)).ok()) << text;
   }
   EXPECT_THAT(std::string(decode_routed_experts("x").status().message()), HasSubstr("nrlre1"));

@@ -5,12 +5,27 @@ from __future__ import annotations
 import importlib.util
 import json
 import resource
+import sys
 import unittest
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
+
+
+def _module_of(path: Path) -> ModuleType:
+    """A module that stands elsewhere, by its file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(str(path))
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+expert_checkpoints = _module_of(ROOT / "tests" / "e2e" / "expert_checkpoints.py")
 
 
 def checkpoint(name: str) -> Path:

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import tempfile
+import time
 import unittest
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -81,6 +82,27 @@ class RoutedExpertsTest(unittest.TestCase):
         for wrong in (np.zeros((1, 1, 1), np.int64), np.zeros((1, 1), np.int8), np.zeros((1, 1, 1))):
             with self.assertRaisesRegex(BadInputError, r"must be \[tokens, layers, k\]"):
                 routes.encode_routed_experts(wrong)
+
+    def test_fb241_a_long_context_is_small_and_quick(self) -> None:
+        """A byte for each of 12.6 million ids, as text, both ways in less than a second of a processor."""
+        values = (np.arange(32768 * 48 * 8) % 128).astype(np.int8).reshape(32768, 48, 8)
+        start = time.process_time()
+        text = routes.encode_routed_experts(values)
+        name, shape, content = routes._open_envelope(text)
+        self.assertLess(time.process_time() - start, 1.0)
+        self.assertLessEqual(len(text), values.size / 3 * 4 + 32)
+        self.assertEqual((name, shape), ("int8", values.shape))
+        self.assertEqual(content, values.tobytes())
+
+    @needs_torch
+    def test_fb241_a_tensor_of_a_long_context(self) -> None:
+        import torch
+
+        values = torch.arange(32768 * 48 * 8).remainder(128).to(torch.int8).reshape(32768, 48, 8)
+        start = time.process_time()
+        back = routes.decode_routed_experts(routes.encode_routed_experts(values))
+        self.assertLess(time.process_time() - start, 1.0)
+        self.assertTrue(torch.equal(back, values))
 
     def test_malformed_envelope_is_refused(self) -> None:
         for text in ("", "nrlre1:int16:3x1x2", "x:int8:1x1x1:AA==", "nrlre1:int64:1x1x1:AA==", "nrlre1:int8:1x1:AA==",

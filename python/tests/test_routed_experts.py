@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import unittest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from support import checkpoint, has, needs_native, needs_numpy, needs_pydantic
+from support import checkpoint, expert_checkpoints, has, needs_native, needs_numpy, needs_pydantic
 from test_rlgen_generation import batch, config
 
 if TYPE_CHECKING or (has("rlgen._native") and has("numpy")):
@@ -90,6 +92,7 @@ class RoutedExpertsTest(unittest.TestCase):
             (lambda r: r[0], "tokens, layers, top-k"),
             (lambda r: np.where(np.arange(len(r))[:, None, None] == 2, 0, r), "token 2, layer 0 names expert 0 twice"),
             (lambda r: r + 100, "token 0, layer 0 names expert"),
+            (lambda r: np.where((np.indices(r.shape) == 1).all(0), -1, r), r"token 1, layer 1 has 1 of 3 slots at -1"),
         ]:
             output = self.llm.score(PROMPT, free.token_ids, params(), routed_experts=change(free.routed_experts))
             error = output[0].outputs[0].error
@@ -137,6 +140,43 @@ class RoutedExpertsTest(unittest.TestCase):
             self.assertIsNone(llm.generate(PROMPT, params())[0].outputs[0].routed_experts)
             with self.assertRaisesRegex(BadInputError, "without enable_return_routed_experts"):
                 llm.generate(PROMPT, params(routed_experts_prompt_start=2))
+
+
+@needs_native
+@needs_numpy
+class ExpertCountsTest(unittest.TestCase):
+    """Models made for the test."""
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory(prefix="rlgen-experts-")
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+
+    def test_fb231_ids_come_in_the_narrowest_type(self) -> None:
+        for count, dtype in ((128, np.int8), (129, np.int16), (32768, np.int16), (32769, np.int32)):
+            folder = expert_checkpoints.write_many_experts(self.folder / str(count), count)
+            with self.subTest(count=count), LLM(folder, **ON) as llm:
+                self.assertEqual(llm.info["num_routed_experts"], count)
+                prompt: Any = {"prompt_token_ids": PROMPT, "routed_experts": [[[count - 1, 0, 1]]] * 3}
+                routes = llm.generate(prompt, params())[0].outputs[0].routed_experts
+                self.assertEqual(routes.dtype, dtype)
+                self.assertEqual(routes[:3].tolist(), [[[count - 1, 0, 1]]] * 3)
+                self.assertTrue(((routes >= 0) & (routes < count)).all())
+
+    def test_wrong_counts_are_named_at_load(self) -> None:
+        name = "model.layers.2.mlp.experts.5.up_proj.weight"
+        cases: list[tuple[dict[str, Any], str | None, str]] = [
+            ({"num_experts": 9}, None, r"expected \[9, 32\] \(num_experts is 9\)"),
+            ({"num_experts_per_tok": 9}, None, "num_experts_per_tok is 9, but num_experts is 8"),
+            ({}, name, f'"{name}".*num_experts is 8.*missing'),
+        ]
+        for number, (changes, missing, text) in enumerate(cases):
+            folder = self.folder / str(number)
+            tensors = expert_checkpoints.copy_checkpoint(MODEL, folder, changes)
+            tensors.pop(missing or "", None)
+            expert_checkpoints.write_tensors(folder / "model.safetensors", tensors)
+            with self.subTest(text=text), self.assertRaisesRegex(BadInputError, text):
+                LLM(folder)
 
 
 @needs_native

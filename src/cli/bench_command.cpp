@@ -9,6 +9,7 @@
 #include "cli/bench/compare.h"
 #include "cli/bench/part_rows.h"
 #include "cli/bench/plot.h"
+#include "cli/bench/recording_row.h"
 #include "cli/bench/refit_row.h"
 #include "cli/bench/report.h"
 #include "cli/bench/rows.h"
@@ -36,6 +37,8 @@ Measure measure_of(RowKind kind) {
       return measure_decode;
     case RowKind::kMixed:
       return measure_mixed;
+    case RowKind::kRecording:
+      return measure_recording;
     case RowKind::kAttention:
       return measure_attention;
     case RowKind::kSampling:
@@ -95,7 +98,7 @@ class Bench {
     RLGEN_RETURN_IF_ERROR(start_bench(&context_, loads, &load));
     for (size_t i = 0; i < rows_.size(); ++i) {
       if (rows_[i].kind == RowKind::kLoad) report_.figures[i] = load;
-      report_.figures[i].skipped = why_not(rows_[i], options, context_.info);
+      report_.figures[i].skipped = why_not(rows_[i], options, context_.info, context_.model);
     }
     return check_lengths();
   }
@@ -104,8 +107,7 @@ class Bench {
   Status check_lengths() const {
     const BenchOptions& options = report_.options;
     for (const RowSpec& row : rows_) {
-      if (row.prompt > 0 || (row.kind != RowKind::kPrefill && row.kind != RowKind::kDecode))
-        continue;
+      if (row.prompt > 0 || !runs_prompts(row.kind)) continue;
       if (prompt_tokens(row, options) + new_tokens(row, options) <= context_.info.max_model_len) {
         continue;
       }

@@ -190,6 +190,8 @@ class Speed(CommandLineTest):
         self.assertTrue("skipped" in memory or memory["details"]["packed_weights_mb"] > 0)
         for waiting in ("", "+10k"):
             self.assertGreater(rows.pop(f"scheduler/256{waiting}")["value"], 0)
+        for work in ("decode-1", "decode-64", "prefill"):
+            self.assertEqual(rows.pop(f"recording/{work}")["skipped"], "the model has no experts")
         self.assertEqual(len(rows), 1 + 3 + 8 + 1 + 6 + 3)
         for row in rows.values():
             self.assertGreater(row["value"], 0, row)
@@ -236,10 +238,21 @@ class Speed(CommandLineTest):
         self.assertEqual(row["details"]["megabytes"], 1024 * self.kv_bytes / 1e6)
         self.assertGreater(row["fraction"], 0)
 
-    def long_model(self) -> Path:
+    def test_bench_recording(self) -> None:
+        """The cost of recorded routes is told beside the rate without them, whichever the options ask for."""
+        for options in ((), ("--enable-return-routed-experts", "--routed-experts-layers", "all")):
+            rows = self.bench("--rows", "recording/*", *options, model=self.long_model("qwen3_moe"))
+            self.assertEqual(list(rows), ["recording/decode-1", "recording/decode-64", "recording/prefill"])
+            for row in rows.values():
+                self.assertEqual(row["limited_by"], "no recording")
+                overhead = row["details"]["overhead_percent"]
+                self.assertAlmostEqual(overhead, 100 * (row["limit"] / row["value"] - 1), places=6)
+                self.assertAlmostEqual(row["fraction"], row["value"] / row["limit"])
+
+    def long_model(self, name: str = "llama") -> Path:
         """A copy of a checkpoint that says it has a long context."""
         folder = self.folder / "long"
-        shutil.copytree(CHECKPOINTS / "llama", folder)
+        shutil.copytree(CHECKPOINTS / name, folder, dirs_exist_ok=True)
         config = json.loads((folder / "config.json").read_text())
         config["max_position_embeddings"] = 2048
         (folder / "config.json").write_text(json.dumps(config))

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <set>
 
-#include "backends/local/local_launcher.h"
 #include "backends/local/shard_options.h"
 #include "cli/bench/load_row.h"
 #include "cli/bench/process_memory.h"
@@ -41,8 +40,8 @@ StatusOr<Figure> start_once(BenchContext* context) {
   const bool peak_is_own = reset_peak_memory();
   const StatusOr<ProcessMemory> before = read_process_memory();
   const auto start = std::chrono::steady_clock::now();
-  RLGEN_ASSIGN_OR_RETURN(context->shard, backends::LocalLauncher().start(
-                                             context->options.engine.spec, context->timer));
+  RLGEN_ASSIGN_OR_RETURN(context->shard,
+                         context->launcher.start(context->options.engine.spec, context->timer));
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   const StatusOr<ProcessMemory> after = read_process_memory();
   if (before.ok() && after.ok()) {

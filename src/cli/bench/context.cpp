@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "models/decoder.h"
+
 namespace rlgen::cli {
 namespace {
 
@@ -22,19 +24,23 @@ int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options) {
 }
 
 int32_t new_tokens(const RowSpec& row, const BenchOptions& options) {
-  if (row.kind != RowKind::kDecode) return 1;
+  if (row.decode == 0) return 1;
   if (options.decode_tokens > 0) return options.decode_tokens;
   const bool cached = options.engine.spec.enable_prefix_caching;
   return row.decode + (cached ? 0 : prompt_steps(row, options));
 }
 
-std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info) {
+std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info,
+                    const models::DecoderSpec& model) {
   const ShardSpec& spec = options.engine.spec;
   if (row.kind == RowKind::kAttention) {
     if (row.context <= info.max_model_len) return "";
     return fmt::format("the context has {} positions", info.max_model_len);
   }
-  if (row.kind != RowKind::kPrefill && row.kind != RowKind::kDecode) return "";
+  if (row.kind == RowKind::kRecording && models::route_axis(model).layers == 0) {
+    return "the model has no experts";
+  }
+  if (!runs_prompts(row.kind)) return "";
   if (row.batch > spec.max_num_seqs) return fmt::format("--max-num-seqs is {}", spec.max_num_seqs);
   const int64_t tokens = prompt_tokens(row, options) + new_tokens(row, options);
   if (tokens > info.max_model_len) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/local/local_launcher.h"
 #include "cli/bench/machine_limits.h"
 #include "cli/bench/prompts.h"
 #include "cli/bench/rows.h"
@@ -18,6 +20,12 @@
 
 namespace rlgen::cli {
 
+// Seconds of one token, the best of all runs so far; 0: none yet.
+struct RecordingTimes {
+  double off = 0.0;  // nothing recorded
+  double on = 0.0;
+};
+
 // What the rows are measured with. One thread uses it.
 struct BenchContext {
   explicit BenchContext(const BenchOptions& options) : options(options) {}
@@ -30,7 +38,8 @@ struct BenchContext {
   const kernels::KernelTable* kernels = nullptr;
   std::unique_ptr<ThreadPool> pool;  // as large as the shard's own
 
-  ShardTimer timer;  // outlives the shard
+  ShardTimer timer;  // outlives the shards
+  backends::LocalLauncher launcher;
   std::unique_ptr<ShardClient> shard;
   ShardInfo info;
   ModelCost cost;
@@ -45,6 +54,7 @@ struct BenchContext {
   int64_t first_update_bytes = 0;   // the most during the first update beyond what was there
   int32_t cached_prompts = 0;       // of those that decode rows repeat, were read before
   double batch_step_seconds = 0.0;  // the best decode step at batch 64; 0: none yet
+  std::map<std::string, RecordingTimes> recording;  // by row
 };
 
 // The tokens of each prompt and the new tokens of each sequence of a row: enough for steps in which
@@ -53,6 +63,7 @@ int32_t prompt_tokens(const RowSpec& row, const BenchOptions& options);
 int32_t new_tokens(const RowSpec& row, const BenchOptions& options);
 
 // Why a row cannot be measured with this model and these options; empty where it can.
-std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info);
+std::string why_not(const RowSpec& row, const BenchOptions& options, const ShardInfo& info,
+                    const models::DecoderSpec& model);
 
 }  // namespace rlgen::cli

@@ -15,8 +15,10 @@ void set_limit(Figure* figure, double limit, std::string limited_by) {
 }
 
 void keep_better(const Figure& run, Figure* best) {
-  const int32_t runs = best->runs + 1;
-  if (best->runs == 0 || improvement(run.unit, best->value, run.value) > 1.0) *best = run;
+  const int32_t runs = best->runs + (run.skipped.empty() ? 1 : 0);
+  const bool first = best->runs == 0;
+  const bool replaces = first || run.of_all_runs || !run.skipped.empty();
+  if (replaces || improvement(run.unit, best->value, run.value) > 1.0) *best = run;
   best->runs = runs;
 }
 

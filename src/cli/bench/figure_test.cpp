@@ -38,5 +38,16 @@ TEST(BenchFigure, KeepsTheBestRunWhole) {
   EXPECT_EQ(shortest.value, 2.0);
 }
 
+TEST(BenchFigure, WhatStandsForAllRunsIsReplaced) {
+  Figure figure = {.row = "a"};
+  for (const double value : {12.0, 10.0}) {
+    keep_better({.row = "a", .value = value, .unit = "tok/s", .of_all_runs = true}, &figure);
+  }
+  EXPECT_EQ(figure.value, 10.0);
+  EXPECT_EQ(figure.runs, 2);
+  keep_better({.row = "a", .unit = "tok/s", .skipped = "no room"}, &figure);
+  EXPECT_EQ(figure.skipped, "no room");
+}
+
 }  // namespace
 }  // namespace rlgen::cli

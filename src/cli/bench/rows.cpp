@@ -25,6 +25,15 @@ RowSpec decode(int32_t batch) {
                                   : 16};
 }
 
+// Prompts of a block and a token where they are not what is measured: all but the token is cached.
+RowSpec recording(const char* name, int32_t batch, int32_t prompt, int32_t decode) {
+  return {.name = fmt::format("recording/{}", name),
+          .kind = RowKind::kRecording,
+          .batch = batch,
+          .prompt = prompt,
+          .decode = decode};
+}
+
 RowSpec attention(int32_t thousands) {
   return {.name = fmt::format("attention/{}k", thousands),
           .kind = RowKind::kAttention,
@@ -54,6 +63,9 @@ std::vector<RowSpec> make_rows() {
   rows.push_back({.name = "prefill/2048", .kind = RowKind::kPrefill, .prompt = 2048});
   for (const int32_t batch : {1, 2, 4, 8, 16, 32, 64, 128}) rows.push_back(decode(batch));
   rows.push_back({.name = "mixed", .kind = RowKind::kMixed});
+  rows.push_back(recording("decode-1", 1, 17, 64));
+  rows.push_back(recording("decode-64", 64, 17, 16));
+  rows.push_back(recording("prefill", 1, 1024, 0));
   for (const int32_t thousands : {1, 2, 4, 8, 16, 32}) rows.push_back(attention(thousands));
   rows.push_back(sampling("greedy", kGreedy, 0));
   rows.push_back(sampling("plain", kPlain, 0));

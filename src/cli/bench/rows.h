@@ -18,11 +18,17 @@ enum class RowKind {
   kPrefill,
   kDecode,
   kMixed,
+  kRecording,
   kAttention,
   kSampling,
   kScheduler,
   kRefit
 };
+
+// Whether such a row has prompts of `RowSpec::prompt` tokens, or of those that the options say.
+constexpr bool runs_prompts(RowKind kind) {
+  return kind == RowKind::kPrefill || kind == RowKind::kDecode || kind == RowKind::kRecording;
+}
 
 enum class RowTransport { kMemory, kDisk, kIpc };
 
@@ -34,7 +40,8 @@ struct RowSpec {
   RowKind kind = RowKind::kPrefill;
   int32_t batch = 1;    // sequences
   int32_t prompt = 0;   // tokens of each prompt; 0: --prefill-tokens
-  int32_t decode = 0;   // new tokens of each sequence, unless --decode-tokens says otherwise
+  int32_t decode = 0;   // new tokens of each sequence, unless --decode-tokens says otherwise; 0:
+                        // the row ends with the prompts
   int32_t context = 0;  // attention: keys that the new token sees
   int32_t waiting = 0;  // scheduler: sequences beside the batch that wait
   int32_t entries = 0;  // sampling: ids of a row; 0: the model's vocabulary

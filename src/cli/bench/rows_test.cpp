@@ -50,26 +50,44 @@ ShardInfo info_of(int32_t max_model_len, int64_t kv_capacity_tokens) {
 }
 
 TEST(BenchRows, WhatDoesNotFitHasAReason) {
+  const models::DecoderSpec model;
   BenchOptions options;
   options.engine.spec.max_num_seqs = 64;
   const ShardInfo roomy = info_of(8192, 1'000'000);
-  EXPECT_EQ(why_not(row_named("attention/8k"), options, roomy), "");
-  EXPECT_THAT(why_not(row_named("attention/16k"), options, roomy), testing::HasSubstr("8192"));
-  EXPECT_EQ(why_not(row_named("decode/64"), options, roomy), "");
-  EXPECT_THAT(why_not(row_named("decode/128"), options, roomy),
+  EXPECT_EQ(why_not(row_named("attention/8k"), options, roomy, model), "");
+  EXPECT_THAT(why_not(row_named("attention/16k"), options, roomy, model),
+              testing::HasSubstr("8192"));
+  EXPECT_EQ(why_not(row_named("decode/64"), options, roomy, model), "");
+  EXPECT_THAT(why_not(row_named("decode/128"), options, roomy, model),
               testing::HasSubstr("--max-num-seqs is 64"));
-  EXPECT_EQ(why_not(row_named("prefill/2048"), options, info_of(2049, 10'000)), "");
-  EXPECT_THAT(why_not(row_named("prefill/2048"), options, info_of(2048, 10'000)),
+  EXPECT_EQ(why_not(row_named("prefill/2048"), options, info_of(2049, 10'000), model), "");
+  EXPECT_THAT(why_not(row_named("prefill/2048"), options, info_of(2048, 10'000), model),
               testing::HasSubstr("needs 2049 positions"));
-  EXPECT_THAT(why_not(row_named("decode/64"), options, info_of(8192, 64 * 144 - 1)),
+  EXPECT_THAT(why_not(row_named("decode/64"), options, info_of(8192, 64 * 144 - 1), model),
               testing::HasSubstr("--kv-cache-memory-bytes"));
-  EXPECT_EQ(why_not(row_named("sampling/plain"), options, info_of(1, 1)), "");
+  EXPECT_EQ(why_not(row_named("sampling/plain"), options, info_of(1, 1), model), "");
+}
+
+TEST(BenchRows, NothingIsRecordedWithoutExperts) {
+  BenchOptions options;
+  options.engine.spec.max_num_seqs = 64;
+  const ShardInfo roomy = info_of(8192, 1'000'000);
+  models::DecoderSpec model;
+  EXPECT_EQ(why_not(row_named("recording/decode-1"), options, roomy, model),
+            "the model has no experts");
+  model.experts = {.count = 8, .top_k = 2};
+  model.layer.push_back({.sparse = true});
+  EXPECT_EQ(why_not(row_named("recording/decode-1"), options, roomy, model), "");
+  EXPECT_THAT(why_not(row_named("recording/prefill"), options, info_of(1024, 1'000'000), model),
+              testing::HasSubstr("needs 1025 positions"));
 }
 
 TEST(BenchRows, OptionsReplaceTheLengthsOfARow) {
   BenchOptions options;
   EXPECT_EQ(new_tokens(row_named("decode/1"), options), 64);
   EXPECT_EQ(new_tokens(row_named("decode/128"), options), 16);
+  EXPECT_EQ(new_tokens(row_named("recording/decode-1"), options), 64);
+  EXPECT_EQ(new_tokens(row_named("recording/prefill"), options), 1);
   options.decode_tokens = 5;
   options.prefill_tokens = 7;
   EXPECT_EQ(new_tokens(row_named("decode/128"), options), 5);

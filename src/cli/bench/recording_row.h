@@ -1,0 +1,14 @@
+#pragma once
+
+#include "cli/bench/context.h"
+#include "cli/bench/figure.h"
+
+namespace rlgen::cli {
+
+// What it costs to record routes: the same requests in turn on the shard and on one that differs
+// from it in this alone and shares its weights, several times. The value is the rate with
+// recording, the limit that without, each the best of all runs so far. Left out, with the reason,
+// where the other shard has no room. Errors: the launcher's and the shards'.
+StatusOr<Figure> measure_recording(BenchContext& context, const RowSpec& row);
+
+}  // namespace rlgen::cli

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "exact/checkpoints.h"
 #include "exact/digest_file.h"
 #include "exact/exact_requests.h"
 
@@ -12,12 +13,20 @@ using namespace rlgen::engine::test;  // NOLINT
 
 class EngineMatrix : public ::testing::TestWithParam<std::string> {
  protected:
+  std::vector<SequenceRequest> mixed(SequenceId count) const {
+    return within_vocabulary(mixed_requests(count), loaded_);
+  }
+  // A prompt of ids that the model has.
+  std::vector<int32_t> prompt_of(size_t count, uint32_t seed) const {
+    return some_ids(count, std::min(kVocab, loaded_.model.decoder.spec.vocab_rows), seed);
+  }
+
   Loaded loaded_ = load_checkpoint(GetParam());
 };
 
 // FB-056 and FB-219: the step budget and with it the borders of prefill chunks change nothing.
 TEST_P(EngineMatrix, FB056_FB219_OneByOneAndTogetherOnEveryIsaThreadsAndBudget) {
-  const auto requests = mixed_requests(64);
+  const auto requests = mixed(64);
   const Outcomes alone = run_alone(loaded_, {.isa = "scalar"}, requests);
   const std::vector<kernels::Isa> isas = kernels::available_isas();
   for (const kernels::Isa isa : isas) {
@@ -37,7 +46,7 @@ TEST_P(EngineMatrix, FB056_FB219_OneByOneAndTogetherOnEveryIsaThreadsAndBudget) 
 }
 
 TEST_P(EngineMatrix, ATinyPoolPreemptsAndNobodyCanTell) {
-  const auto requests = mixed_requests(32);
+  const auto requests = mixed(32);
   const Outcomes alone = run_alone(loaded_, {}, requests);
   int64_t preemptions = 0;
   for (const int32_t blocks : {8, 11, 20}) {
@@ -57,7 +66,7 @@ TEST_P(EngineMatrix, ATinyPoolPreemptsAndNobodyCanTell) {
 }
 
 TEST_P(EngineMatrix, BlockSizeAndPlacesInTheBatchChangeNothing) {
-  const auto requests = mixed_requests(24);
+  const auto requests = mixed(24);
   const Outcomes alone = run_alone(loaded_, {}, requests);
   for (const int32_t block_size : {16, 32, 48}) {
     const Settings settings{.max_num_seqs = 5, .budget = 33, .wanted = 7, .block_size = block_size};
@@ -74,7 +83,7 @@ SequenceRequest with_prompt(SequenceRequest request, SequenceId id, std::vector<
 // Cold, then warm twice over, in a pool that keeps everything, one that keeps some and one in which
 // everything is evicted before it is asked for again.
 TEST_P(EngineMatrix, FB055_ColdWarmAndPartlyEvictedAreOne) {
-  const auto requests = mixed_requests(24);
+  const auto requests = mixed(24);
   const Outcomes alone = run_alone(loaded_, {}, requests);
   for (const int32_t blocks : {512, 64, 12}) {
     const Settings settings{.threads = 2, .budget = 37, .kv_blocks = blocks};
@@ -98,7 +107,7 @@ TEST_P(EngineMatrix, FB055_ColdWarmAndPartlyEvictedAreOne) {
 
 TEST_P(EngineMatrix, FB057_NoHitLengthChangesABit) {
   for (const SequenceId kind : {1, 2, 3, 4, 5, 6, 12, 20}) {
-    const std::vector<int32_t> prompt = some_ids(100, kVocab, 77);
+    const std::vector<int32_t> prompt = prompt_of(100, 77);
     const SequenceRequest request = with_prompt(mixed_request(kind), 1, prompt);
     const Outcomes alone = run_alone(loaded_, {}, {request});
     for (const int32_t hit : {0, 16, 48, 96}) {
@@ -117,7 +126,7 @@ TEST_P(EngineMatrix, SamplesTogetherAreSamplesApart) {
   for (const int32_t blocks : {12, 512}) {
     std::vector<SequenceRequest> requests;
     for (SequenceId id = 0; id < 12; ++id) {
-      requests.push_back(with_prompt(mixed_request(1), id, some_ids(75, kVocab, 78)));
+      requests.push_back(with_prompt(mixed_request(1), id, prompt_of(75, 78)));
       requests.back().sample_index = int32_t(id);
     }
     const Settings settings{.threads = 2, .budget = 50, .kv_blocks = blocks};
@@ -127,7 +136,7 @@ TEST_P(EngineMatrix, SamplesTogetherAreSamplesApart) {
 }
 
 TEST_P(EngineMatrix, HalfWidthKvIsExactToo) {
-  const auto requests = mixed_requests(24);
+  const auto requests = mixed(24);
   DigestStream all;
   for (const DType kv_dtype : {DType::kBFloat16, DType::kFloat16}) {
     const Outcomes alone = run_alone(loaded_, {.isa = "scalar", .kv_dtype = kv_dtype}, requests);
@@ -139,12 +148,10 @@ TEST_P(EngineMatrix, HalfWidthKvIsExactToo) {
 }
 
 TEST_P(EngineMatrix, ScoringGivesTheBitsOfGenerationInEveryMode) {
-  std::vector<SequenceRequest> requests;
-  for (SequenceId id = 0; id < 36; ++id) {
-    SequenceRequest request = mixed_request(id);
+  std::vector<SequenceRequest> requests = mixed(36);
+  for (SequenceRequest& request : requests) {
     request.sampling.prompt_logprobs.reset();
-    request.sampling.logprobs_mode = kModes[(id / 3) % 3];
-    requests.push_back(request);
+    request.sampling.logprobs_mode = kModes[(request.id / 3) % 3];
   }
   const Outcomes generated = run_together(loaded_, {.threads = 2}, requests);
   std::vector<SequenceRequest> scored;
@@ -166,13 +173,8 @@ TEST_P(EngineMatrix, ScoringGivesTheBitsOfGenerationInEveryMode) {
 }
 
 TEST_P(EngineMatrix, ContinuingGivesTheUninterruptedBits) {
-  std::vector<SequenceRequest> requests;
-  for (SequenceId id = 0; id < 24; ++id) {
-    SequenceRequest request = mixed_request(id);
-    request.sampling.prompt_logprobs.reset();
-    for (int32_t& token : request.prompt_token_ids) token %= loaded_.model.decoder.spec.vocab_rows;
-    requests.push_back(request);
-  }
+  std::vector<SequenceRequest> requests = mixed(24);
+  for (SequenceRequest& request : requests) request.sampling.prompt_logprobs.reset();
   const Outcomes whole = run_together(loaded_, {}, requests);
   std::vector<SequenceRequest> continued;
   for (const SequenceRequest& request : requests) {
@@ -195,9 +197,13 @@ TEST_P(EngineMatrix, ContinuingGivesTheUninterruptedBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, EngineMatrix,
-                         ::testing::Values("deepseek_v2", "deepseek_v3", "gpt_oss", "llama",
-                                           "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"),
+std::vector<std::string> matrix_checkpoints() {
+  std::vector<std::string> names = sparse_families();
+  names.emplace_back("llama");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, EngineMatrix, ::testing::ValuesIn(matrix_checkpoints()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -4,35 +4,29 @@
 #include <vector>
 
 #include "engine/test_engine.h"
+#include "exact/checkpoints.h"
 #include "exact/digest_file.h"
 #include "exact/exact_requests.h"
 
 // The axis of routes: what a request's tokens used, and what comes of routes that are given, does
-// not depend on how the engine went about it.
+// not depend on how the engine went about it. Every checkpoint with experts.
 namespace rlgen::engine {
 namespace {
 
 using namespace rlgen::engine::test;  // NOLINT
-
-constexpr const char* kSparse[] = {"deepseek_v3", "gpt_oss", "qwen3_moe"};
 
 Settings with_routes(Settings settings) {
   settings.route_capture = RouteCapture::kExpertLayers;
   return settings;
 }
 
-// Half of them replay what they used alone, rolled on by one expert in every slot of every row.
-std::vector<SequenceRequest> half_replayed(std::vector<SequenceRequest> requests,
-                                           const Loaded& loaded) {
-  const models::RouteAxis axis = models::route_axis(loaded.model.decoder.spec);
-  const Outcomes alone = run_alone(loaded, with_routes({}), requests);
-  for (SequenceRequest& request : requests) {
-    if (request.id % 2 == 0) continue;
-    HostTensor routes = HostTensor::copy_of(alone.at(request.id).routes.view());
-    for (std::byte& id : routes.bytes()) id = std::byte((int(id) + 1) % axis.experts);
-    request.routed_experts = std::make_shared<const HostTensor>(std::move(routes));
-  }
-  return requests;
+// Every expert replaced by the next one.
+HostTensor rolled_on(const RouteSpan& routes, int32_t experts) {
+  std::vector<int64_t> ids = *read_integers(routes.view());
+  for (int64_t& id : ids) id = (id + 1) % experts;
+  HostTensor rolled(routes.dtype, routes.view().shape);
+  EXPECT_TRUE(write_integers(ids, &rolled).ok());
+  return rolled;
 }
 
 // Every sequence has a row for each token but the last.
@@ -44,91 +38,195 @@ void expect_whole(const Outcomes& outcomes, const std::vector<SequenceRequest>& 
   }
 }
 
-TEST(RoutesExact, AloneAndTogetherOnEveryIsaThreadsAndBudget) {
-  DigestStream all;
-  for (const char* name : kSparse) {
-    SCOPED_TRACE(name);
-    const Loaded loaded = load_checkpoint(name);
-    const auto requests = half_replayed(within_vocabulary(mixed_requests(24), loaded), loaded);
-    const Outcomes alone = run_alone(loaded, with_routes({.isa = "scalar"}), requests);
-    expect_whole(alone, requests);
-    for (const kernels::Isa isa : kernels::available_isas()) {
-      for (const int32_t budget : {1, 7, 16, 512}) {
-        const Settings settings = with_routes({.isa = std::string(kernels::isa_name(isa)),
-                                               .threads = budget == 16 ? 1 : 2,
-                                               .budget = budget});
-        expect_equal(alone, run_together(loaded, settings, requests), describe(settings));
-      }
+// Rows as a stream brings them: with each token those of every token before it.
+class RowStream final : public EventSink {
+ public:
+  explicit RowStream(const std::vector<SequenceRequest>& requests) {
+    for (const SequenceRequest& request : requests) {
+      tokens_[request.id] = int32_t(request.prompt_token_ids.size());
     }
-    for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
   }
-  EXPECT_TRUE(report_digest("engine routes", all.digest()));
+
+  void on_events(EventBatch events) override {
+    for (const SequenceEvent& event : events) {
+      EXPECT_TRUE(append_routes(event.routes, &rows_[event.id]).ok()) << event.id;
+      tokens_[event.id] += int32_t(event.tokens.size());
+      if (event.tokens.empty()) continue;
+      EXPECT_EQ(rows_[event.id].end(), tokens_[event.id] - 1) << event.id;
+    }
+  }
+
+  const RouteSpan& rows(SequenceId id) { return rows_[id]; }
+
+ private:
+  std::map<SequenceId, RouteSpan> rows_;
+  std::map<SequenceId, int32_t> tokens_;  // of prompt and output so far
+};
+
+class RoutesExact : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Half of them replay what they used alone, rolled on by one expert in every slot of every row.
+  std::vector<SequenceRequest> half_replayed(SequenceId count = 12) const {
+    std::vector<SequenceRequest> requests = within_vocabulary(mixed_requests(count), loaded_);
+    const Outcomes alone = run_alone(loaded_, with_routes({}), requests);
+    for (SequenceRequest& request : requests) {
+      if (request.id % 2 == 0) continue;
+      request.routed_experts =
+          std::make_shared<const HostTensor>(rolled_on(alone.at(request.id).routes, axis_.experts));
+    }
+    return requests;
+  }
+
+  const Loaded loaded_ = load_checkpoint(GetParam());
+  const models::RouteAxis axis_ = models::route_axis(loaded_.model.decoder.spec);
+};
+
+TEST_P(RoutesExact, FB219_FB232_AloneAndTogetherOnEveryIsaThreadsAndBudget) {
+  const auto requests = half_replayed();
+  const Outcomes alone = run_alone(loaded_, with_routes({.isa = "scalar"}), requests);
+  expect_whole(alone, requests);
+  const std::vector<kernels::Isa> isas = kernels::available_isas();
+  for (const kernels::Isa isa : isas) {
+    const std::vector<int32_t> budgets =
+        isa == isas.back() ? std::vector<int32_t>{1, 7, 16, 512} : std::vector<int32_t>{19};
+    for (const int32_t budget : budgets) {
+      const Settings settings = with_routes({.isa = std::string(kernels::isa_name(isa)),
+                                             .threads = budget == 16 ? 1 : 2,
+                                             .budget = budget});
+      expect_equal(alone, run_together(loaded_, settings, requests), describe(settings));
+    }
+  }
+  DigestStream all;
+  for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
+  EXPECT_TRUE(report_digest("engine routes " + GetParam(), all.digest()));
 }
 
-TEST(RoutesExact, FB233_FB235_HitsEvictionsAndPreemptionsShowInNoRow) {
-  for (const char* name : kSparse) {
-    SCOPED_TRACE(name);
-    const Loaded loaded = load_checkpoint(name);
-    const auto requests = half_replayed(within_vocabulary(mixed_requests(24), loaded), loaded);
-    const Outcomes alone = run_alone(loaded, with_routes({}), requests);
-    int64_t hits = 0;
-    int64_t preemptions = 0;
-    for (const int32_t blocks : {512, 40, 11}) {
-      const Settings settings = with_routes({.threads = 2, .budget = 37, .kv_blocks = blocks});
-      Bench bench(loaded, settings);
-      teach_short_answers(bench);
-      for (SequenceId round = 0; round < 2; ++round) {
-        for (const SequenceRequest& request : requests) {
-          SequenceRequest again = request;
-          again.id = request.id + 1000 * round;
-          bench.core->submit(again);
-        }
-        for (int i = 0; i < 20; ++i) bench.core->step(Admission::kAll);
-        bench.core->retract_all();
-        bench.drain();
-        Outcomes found;
-        for (const auto& [id, outcome] : alone) found[id] = bench.sink.get(id + 1000 * round);
-        expect_equal(alone, found, describe(settings) + ", round " + std::to_string(round));
-        expect_whole(found, requests);
+TEST_P(RoutesExact, FB233_FB235_HitsEvictionsAndPreemptionsShowInNoRow) {
+  const auto requests = half_replayed(24);
+  const Outcomes alone = run_alone(loaded_, with_routes({}), requests);
+  int64_t hits = 0;
+  int64_t preemptions = 0;
+  for (const int32_t blocks : {512, 40, 11}) {
+    const Settings settings = with_routes({.threads = 2, .budget = 37, .kv_blocks = blocks});
+    Bench bench(loaded_, settings);
+    teach_short_answers(bench);
+    for (SequenceId round = 0; round < 2; ++round) {
+      for (const SequenceRequest& request : requests) {
+        SequenceRequest again = request;
+        again.id = request.id + 1000 * round;
+        bench.core->submit(again);
       }
-      hits += bench.core->metrics().cache_hit_tokens;
-      preemptions += bench.core->metrics().preemptions;
+      for (int i = 0; i < 20; ++i) bench.core->step(Admission::kAll);
+      bench.core->retract_all();
+      bench.drain();
+      Outcomes found;
+      for (const auto& [id, outcome] : alone) found[id] = bench.sink.get(id + 1000 * round);
+      expect_equal(alone, found, describe(settings) + ", round " + std::to_string(round));
+      expect_whole(found, requests);
     }
-    EXPECT_GT(hits, 0);
-    EXPECT_GT(preemptions, 0);
+    hits += bench.core->metrics().cache_hit_tokens;
+    preemptions += bench.core->metrics().preemptions;
   }
+  EXPECT_GT(hits, 0);
+  EXPECT_GT(preemptions, 0);
 }
 
 // The flip is part of what a sequence is: at the same token it gives the same rows however the rest
 // went.
-TEST(RoutesExact, AnUpdateThatKeepsKvKeepsRowsInAnyCompany) {
-  for (const char* name : kSparse) {
-    SCOPED_TRACE(name);
-    const Loaded loaded = load_checkpoint(name);
-    const auto other = loaded.other_weights(1, 2);
-    SequenceRequest asked = within_vocabulary({mixed_request(3)}, loaded)[0];
-    asked.sampling = {.max_tokens = 20, .ignore_eos = true, .seed = 5};
-    const auto flipped = [&](const Settings& settings, bool company) {
-      Bench bench(loaded, settings);
-      bench.core->submit(asked);
-      while (bench.sink.get(asked.id).tokens.size() < 6) bench.core->step(Admission::kAll);
-      if (company) {
-        for (SequenceRequest& request : within_vocabulary(mixed_requests(3), loaded)) {
-          bench.core->submit(std::move(request));
-        }
+TEST_P(RoutesExact, AnUpdateThatKeepsKvKeepsRowsInAnyCompany) {
+  const auto other = loaded_.other_weights(1, 2);
+  SequenceRequest asked = within_vocabulary({mixed_request(3)}, loaded_)[0];
+  asked.sampling = {.max_tokens = 20, .ignore_eos = true, .seed = 5};
+  const auto flipped = [&](const Settings& settings, bool company) {
+    Bench bench(loaded_, settings);
+    bench.core->submit(asked);
+    while (bench.sink.get(asked.id).tokens.size() < 6) bench.core->step(Admission::kAll);
+    if (company) {
+      for (SequenceRequest& request : within_vocabulary(mixed_requests(3), loaded_)) {
+        bench.core->submit(std::move(request));
       }
-      bench.core->set_weights(other, KvPolicy::kKeep);
-      bench.drain();
-      return Outcomes{{asked.id, bench.sink.get(asked.id)}};
-    };
-    const Outcomes whole = flipped(with_routes({.isa = "scalar"}), false);
-    expect_whole(whole, {asked});
-    for (const int32_t budget : {1, 16, 512}) {
-      const Settings settings = with_routes({.threads = 2, .budget = budget});
-      expect_equal(whole, flipped(settings, true), describe(settings));
+    }
+    bench.core->set_weights(other, KvPolicy::kKeep);
+    bench.drain();
+    return Outcomes{{asked.id, bench.sink.get(asked.id)}};
+  };
+  const Outcomes whole = flipped(with_routes({.isa = "scalar"}), false);
+  expect_whole(whole, {asked});
+  for (const int32_t budget : {1, 16, 512}) {
+    const Settings settings = with_routes({.threads = 2, .budget = budget});
+    expect_equal(whole, flipped(settings, true), describe(settings));
+  }
+}
+
+// From the first row on or from a later one, whatever is preempted meanwhile.
+TEST_P(RoutesExact, StreamedRowsComeWithTheirTokens) {
+  auto requests = half_replayed();
+  const Outcomes alone = run_alone(loaded_, with_routes({}), requests);
+  for (SequenceRequest& request : requests) {
+    if (request.id % 3 == 0) continue;
+    request.sampling.routed_experts_prompt_start = int32_t(request.prompt_token_ids.size()) / 2;
+  }
+  for (const int32_t budget : {5, 64}) {
+    const Settings settings = with_routes({.threads = 2, .budget = budget, .kv_blocks = 40});
+    RowStream stream(requests);
+    auto core = *EngineCore::create(make_options(loaded_, settings),
+                                    make_parts(loaded_, settings, &stream));
+    core->set_weights(loaded_.store->current(), KvPolicy::kRecompute);
+    for (const SequenceRequest& request : requests) core->submit(request);
+    for (int i = 0; i < 9; ++i) core->step(Admission::kAll);
+    core->retract_all();
+    while (core->step(Admission::kAll)) {
+    }
+    for (const SequenceRequest& request : requests) {
+      const RouteSpan& rows = stream.rows(request.id);
+      RouteSpan expected = alone.at(request.id).routes;
+      expected.first = request.sampling.routed_experts_prompt_start;
+      expected.ids.erase(expected.ids.begin(),
+                         expected.ids.begin() + ptrdiff_t(expected.row_bytes()) * expected.first);
+      EXPECT_EQ(rows, expected) << "sequence " << request.id << ", budget " << budget;
     }
   }
 }
+
+TEST_P(RoutesExact, ScoresHaveTheRowsOfTheGeneration) {
+  std::vector<SequenceRequest> requests = half_replayed();
+  for (SequenceRequest& request : requests) request.sampling.prompt_logprobs.reset();
+  const Outcomes generated = run_together(loaded_, with_routes({.threads = 2}), requests);
+  std::vector<SequenceRequest> scored;
+  for (const SequenceRequest& request : requests) {
+    scored.push_back(score_request(request.id, request, generated.at(request.id)));
+    if (!request.routed_experts) continue;
+    scored.back().routed_experts = std::make_shared<const HostTensor>(
+        HostTensor::copy_of(generated.at(request.id).routes.view()));
+  }
+  const Settings settings = with_routes({.threads = 2, .budget = 23, .kv_blocks = 40});
+  const Outcomes scores = run_together(loaded_, settings, scored);
+  for (const auto& [id, outcome] : generated) {
+    EXPECT_EQ(scores.at(id).routes, outcome.routes) << "sequence " << id;
+    EXPECT_EQ(scores.at(id).ids(), outcome.ids()) << "sequence " << id;
+  }
+}
+
+// The profile where the checkpoint has the weights for it.
+TEST_P(RoutesExact, HalfWidthKvAndTheBfloat16ProfileAreExactToo) {
+  const auto requests = half_replayed();
+  const models::Decoder& decoder = loaded_.model.decoder;
+  const DType stored = decoder.table->slots[size_t(decoder.slots.head)].dtype;
+  for (const auto profile : {kernels::Profile::kFloat32, kernels::Profile::kBFloat16}) {
+    if (profile == kernels::Profile::kBFloat16 && stored != DType::kBFloat16) continue;
+    Settings settings =
+        with_routes({.isa = "scalar", .kv_dtype = DType::kBFloat16, .profile = profile});
+    const Outcomes alone = run_alone(loaded_, settings, requests);
+    settings.isa = "auto";
+    settings.threads = 2;
+    settings.budget = 19;
+    settings.kv_blocks = 24;
+    expect_equal(alone, run_together(loaded_, settings, requests), describe(settings));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, RoutesExact, ::testing::ValuesIn(sparse_checkpoints()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace rlgen::engine

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
 namespace rlgen::parity {
 namespace {
@@ -113,20 +112,6 @@ double logprob(std::span<const float> logits, int64_t limit, int32_t token) {
   double sum = 0.0;
   for (int64_t i = 0; i < limit; ++i) sum += std::exp(double(logits[size_t(i)]) - max);
   return double(logits[size_t(token)]) - max - std::log(sum);
-}
-
-std::string checkpoint_folder(const std::string& name) {
-  return "tests/fixtures/checkpoints/" + name;
-}
-
-std::vector<std::string> tiny_checkpoints() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("tests/fixtures/checkpoints")) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("table_")) names.push_back(name);
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 std::vector<int32_t> some_tokens(const LoadedModel& model, int64_t count, uint32_t seed) {

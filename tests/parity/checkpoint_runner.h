@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exact/checkpoints.h"
 #include "models/model.h"
 
 namespace rlgen::parity {
@@ -81,10 +82,6 @@ int32_t argmax(std::span<const float> logits, int64_t limit);
 
 // log softmax at `token` over ids below `limit`, in double.
 double logprob(std::span<const float> logits, int64_t limit, int32_t token);
-
-// The tiny checkpoints that are models (no table checkpoints), by name.
-std::vector<std::string> tiny_checkpoints();
-std::string checkpoint_folder(const std::string& name);
 
 // `count` token ids of the model, the same for the same seed.
 std::vector<int32_t> some_tokens(const LoadedModel& model, int64_t count, uint32_t seed);

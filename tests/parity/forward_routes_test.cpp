@@ -13,16 +13,6 @@ constexpr int64_t kRoutedTokens = 60;
 
 using Routes = std::vector<int32_t>;
 
-std::vector<std::string> sparse_checkpoints() {
-  std::vector<std::string> names;
-  for (const std::string& name : tiny_checkpoints()) {
-    const auto model = models::open_model(checkpoint_folder(name), 0);
-    if (!model.ok() || models::route_axis(model->decoder.spec).layers == 0) continue;
-    names.push_back(name);
-  }
-  return names;
-}
-
 RunOptions quickest() { return {.isa = kernels::available_isas().back(), .threads = 2}; }
 
 class ForwardRoutes : public ::testing::TestWithParam<std::string> {

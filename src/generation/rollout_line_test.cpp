@@ -224,7 +224,8 @@ TEST(RolloutLine, GivenRoutesAreNamedByTheirDigest) {
   rollout.given_routes = std::make_shared<const HostTensor>(DType::kInt8, Shape{2, 1, 2});
   const json line = written(rollout);
   EXPECT_EQ(line["given_routed_experts"], given_routes_digest(*rollout.given_routes));
-  EXPECT_EQ(read_stored_line(line.dump())->given_routes, line["given_routed_experts"]);
+  EXPECT_EQ(read_stored_line(line.dump())->given_routes,
+            line["given_routed_experts"].get<std::string>());
   EXPECT_EQ(read_stored_line(written(example()).dump())->given_routes, "");
   json odd = line;
   odd["given_routed_experts"] = 3;

@@ -26,7 +26,7 @@ class EngineMatrix : public ::testing::TestWithParam<std::string> {
 
 // FB-056 and FB-219: the step budget and with it the borders of prefill chunks change nothing.
 TEST_P(EngineMatrix, FB056_FB219_OneByOneAndTogetherOnEveryIsaThreadsAndBudget) {
-  const auto requests = mixed(64);
+  const auto requests = mixed(GetParam() == "llama" ? 64 : 16);
   const Outcomes alone = run_alone(loaded_, {.isa = "scalar"}, requests);
   const std::vector<kernels::Isa> isas = kernels::available_isas();
   for (const kernels::Isa isa : isas) {
@@ -136,7 +136,7 @@ TEST_P(EngineMatrix, SamplesTogetherAreSamplesApart) {
 }
 
 TEST_P(EngineMatrix, HalfWidthKvIsExactToo) {
-  const auto requests = mixed(24);
+  const auto requests = mixed(12);
   DigestStream all;
   for (const DType kv_dtype : {DType::kBFloat16, DType::kFloat16}) {
     const Outcomes alone = run_alone(loaded_, {.isa = "scalar", .kv_dtype = kv_dtype}, requests);
@@ -148,7 +148,7 @@ TEST_P(EngineMatrix, HalfWidthKvIsExactToo) {
 }
 
 TEST_P(EngineMatrix, ScoringGivesTheBitsOfGenerationInEveryMode) {
-  std::vector<SequenceRequest> requests = mixed(36);
+  std::vector<SequenceRequest> requests = mixed(18);
   for (SequenceRequest& request : requests) {
     request.sampling.prompt_logprobs.reset();
     request.sampling.logprobs_mode = kModes[(request.id / 3) % 3];

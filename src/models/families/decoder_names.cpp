@@ -28,11 +28,16 @@ void add_router_slot(const DecoderSpec& spec, const ExpertNames& experts, LayerN
                          Shape{spec.experts.count, spec.hidden});
   }
   names->table.close();
-  if (!spec.experts.router_bias) return;
-  names->table.vector(names->slots + "router_bias");
+}
+
+// A vector of the router, an element for each expert.
+void add_router_vector(const DecoderSpec& spec, const ExpertNames& experts, std::string_view slot,
+                       std::string_view tensor, LayerNames* names) {
+  names->table.vector(names->slots + std::string(slot));
   names->table.sized_by(count_of(spec.experts));
-  names->table.fill(fmt::format("{}{}.bias", names->tensors, experts.router), spec.experts.count);
-  names->table.close();
+  names->table
+      .fill(fmt::format("{}{}.{}", names->tensors, experts.router, tensor), spec.experts.count)
+      .close();
 }
 
 // The matrices of all experts: of each those of `parts`, below each other.
@@ -103,13 +108,9 @@ void add_shared_slots(const DecoderSpec& spec, const ExpertNames& experts, Layer
 void add_expert_slots(const DecoderSpec& spec, const ExpertNames& experts, LayerNames* names) {
   const int64_t inner = spec.experts.intermediate;
   add_router_slot(spec, experts, names);
+  if (spec.experts.router_bias) add_router_vector(spec, experts, "router_bias", "bias", names);
   if (spec.experts.choice_bias) {
-    names->table.vector(names->slots + "router_choice_bias");
-    names->table.sized_by(count_of(spec.experts));
-    names->table
-        .fill(fmt::format("{}{}.e_score_correction_bias", names->tensors, experts.router),
-              spec.experts.count)
-        .close();
+    add_router_vector(spec, experts, "router_choice_bias", "e_score_correction_bias", names);
   }
   if (experts.transposed) return add_transposed_stacks(spec, experts, names);
   add_stack(spec, experts, "experts_gate_up", {{experts.gate, inner}, {experts.up, inner}},

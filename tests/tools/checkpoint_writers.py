@@ -32,6 +32,13 @@ SMALL = dataclasses.replace(
     | {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
     | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16},
 )
+MOE_RECIPE = LARGE_RECIPES["qwen3_moe_1b"]
+SMALL_MOE = dataclasses.replace(
+    MOE_RECIPE,
+    config=MOE_RECIPE.config
+    | {"vocab_size": 300, "hidden_size": 64, "moe_intermediate_size": 32, "num_hidden_layers": 2}
+    | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_experts": 12, "num_experts_per_tok": 3},
+)
 
 
 class Large(unittest.TestCase):
@@ -86,11 +93,44 @@ class Large(unittest.TestCase):
                 values = halves_from_pairs(values, 4 if "q_proj" in name else 2)
             np.testing.assert_array_equal(values, from_bfloat16_bits(tensors[name].data), err_msg=name)
 
+    def test_gguf_with_experts(self) -> None:
+        """One tensor for all experts of a layer, in the order of their numbers; rows as they are."""
+        write_large(self.folder, SMALL_MOE)
+        path = self.folder / "small.gguf"
+        gguf_file.convert(self.folder, path)
+        reader = GGUFReader(path)
+        self.assertEqual(reader.fields["qwen3moe.expert_count"].contents(), 12)
+        self.assertEqual(reader.fields["qwen3moe.expert_used_count"].contents(), 3)
+        self.assertEqual(reader.fields["qwen3moe.expert_feed_forward_length"].contents(), 32)
+        tensors = safetensors_file.read(self.folder / "model.safetensors")
+        sources = gguf_file.sources_by_name(tensors)
+        self.assertEqual({tensor.name for tensor in reader.tensors}, set(sources))
+        self.assertEqual(sorted(name for names in sources.values() for name in names), sorted(tensors))
+        self.assertEqual(
+            sources["blk.1.ffn_down_exps.weight"],
+            [f"model.layers.1.mlp.experts.{expert}.down_proj.weight" for expert in range(12)],
+        )
+        for tensor in reader.tensors:
+            values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            values = values.reshape(tuple(reversed(tensor.shape)))
+            expected = [from_bfloat16_bits(tensors[name].data) for name in sources[tensor.name]]
+            expected = np.stack(expected) if len(expected) > 1 else expected[0]
+            np.testing.assert_array_equal(values, expected, err_msg=tensor.name)
+
     def test_gguf_refuses(self) -> None:
-        """Other families and scaled positions."""
-        (self.folder / "config.json").write_text(json.dumps(SMALL.config | {"model_type": "qwen3"}))
-        with self.assertRaisesRegex(ValueError, "only Llama"):
-            gguf_file.convert(self.folder, self.folder / "x.gguf")
+        """Other families, scaled positions, and what llama.cpp would compute differently."""
+        cases = [
+            (SMALL.config | {"model_type": "qwen3"}, "only Llama"),
+            (SMALL.config | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "without scaled"),
+            (SMALL_MOE.config | {"mlp_only_layers": [1]}, "every layer"),
+            (SMALL_MOE.config | {"decoder_sparse_step": 2}, "every layer"),
+            (SMALL_MOE.config | {"norm_topk_prob": False}, "normalised"),
+            (SMALL_MOE.config | {"attention_bias": True}, "biases"),
+        ]
+        for config, message in cases:
+            (self.folder / "config.json").write_text(json.dumps(config))
+            with self.subTest(message), self.assertRaisesRegex(ValueError, message):
+                gguf_file.convert(self.folder, self.folder / "x.gguf")
 
 
 if __name__ == "__main__":

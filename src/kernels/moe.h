@@ -96,7 +96,6 @@ struct ExpertWorkspace {
   std::vector<int32_t> source;          // [R * top_k], the row that stands at a place
   std::vector<int32_t> place;           // [R, top_k]
   std::vector<RowGroup> gate_up, down;  // of the experts that have rows
-  std::vector<float> products;          // [R * top_k, 2 * intermediate]
   std::vector<float> activated;         // [R * top_k, intermediate]
   std::vector<float> out;               // [R * top_k, hidden]
 };

@@ -2,54 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/scratch.h"
+#include "kernels/product_blocks.h"
 #include "kernels/row_ranges.h"
 
 namespace rlgen::kernels {
 namespace {
 
-// What a run on the pool must be worth for each thread: waking one costs a few microseconds.
-constexpr int64_t kSplitNanoseconds = 3000;
-// What a task must be worth beyond one for each thread: each begins with weights that nobody has
-// fetched ahead.
-constexpr int64_t kTaskNanoseconds = 15000;
-// Parts of several groups for each thread: enough to even out what others do to a core.
-constexpr int64_t kPartsPerThread = 8;
-// Rows of x whose pieces of k (kPanelDepth deep) stay in an L2 cache of 512 KiB beside the weights.
-constexpr int64_t kLinearRowBlock = 256;
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Cuts `units` of so many nanoseconds each for the threads, into parts that shrink towards the end,
-// so that all threads end together whatever else runs on a core. Part i is [cut[i], cut[i + 1]).
-std::vector<int64_t> cut_for_threads(int64_t units, int64_t nanoseconds, int64_t threads) {
-  const int64_t least = std::max<int64_t>(1, kTaskNanoseconds / std::max<int64_t>(1, nanoseconds));
-  std::vector<int64_t> cuts = {0};
-  int64_t left = units;
-  while (threads > 1 && left >= 2 * threads * least) {
-    left -= divide_up(left, 2 * threads);
-    cuts.push_back(units - left);
-  }
-  const int64_t most = std::max<int64_t>(1, left * nanoseconds / kSplitNanoseconds);
-  for (int64_t parts = std::min({left, most, threads}); parts > 0; --parts) {
-    left -= divide_up(left, parts);
-    cuts.push_back(units - left);
-  }
-  return cuts;
-}
-
-// The longer of the arithmetic at 100 products and the reading at 40 bytes a nanosecond, which one
-// core with AVX-512 does.
-int64_t group_nanoseconds(const RowGroup& group) {
-  const int64_t weights = group.w.n * group.w.k;
-  return std::max(group.rows * weights / 100, weights * size_of(group.w.dtype) / 40);
-}
-
-// Column tiles of a task: a multiple of this, which suits every kernel well enough.
-constexpr int64_t kTileUnit = 2;
+// Gate and up that a thread makes before it makes one of them: 256 KiB stay in an L2 cache of 512
+// KiB.
+constexpr int64_t kGateFloats = 1 << 16;
 
 RowGroup whole_group(const LinearArgs& args) {
   return {.w = args.w, .bias = args.bias, .rows = args.m};
@@ -66,7 +30,7 @@ GroupedArgs one_group(const LinearArgs& args, const RowGroup& group) {
 
 // Elements between rows of k such that the same place of some rows lies in different lines of a
 // cache: an odd number of lines.
-int64_t spread_stride(int64_t k) { return (divide_up(k, 16) | 1) * 16; }
+int64_t spread_stride(int64_t k) { return ((k + 15) / 16 | 1) * 16; }
 
 // Rows so far apart want the same few lines of a first-level cache.
 bool rows_collide(const GroupedArgs& args) {
@@ -74,12 +38,28 @@ bool rows_collide(const GroupedArgs& args) {
   return args.m > 4 && args.ldx % kWayFloats == 0;
 }
 
-// The same product with x as the profile's kernel reads it, row by row: in floats of the calling
-// thread, until it asks again.
+// Whether the profile's kernel reads other rows than those of x.
+bool makes_operand(const KernelContext& context, const GroupedArgs& args) {
+  return context.profile != Profile::kFloat32 || args.source != nullptr || rows_collide(args);
+}
+
+// Rows [begin, end) of the product as the profile's kernel reads them: row r at to + r * stride.
+void make_operand(const KernelContext& context, const GroupedArgs& args, int64_t begin, int64_t end,
+                  int64_t stride, float* to) {
+  const int64_t k = args.groups[0].w.k;
+  for (int64_t row = begin; row < end; ++row, to += stride) {
+    const float* from = args.x + (args.source == nullptr ? row : args.source[row]) * args.ldx;
+    if (context.profile != Profile::kFloat32) {
+      context.table->bf16_operand(from, k, to);
+    } else {
+      std::memcpy(to, from, size_t(k) * sizeof(float));
+    }
+  }
+}
+
+// The same product with all rows of x as the kernel reads them: in floats of the calling thread,
+// until it asks again.
 GroupedArgs with_operand(const KernelContext& context, const GroupedArgs& args) {
-  const bool rounds = context.profile != Profile::kFloat32;
-  const bool copies = rounds || args.source != nullptr || rows_collide(args);
-  if (args.m <= 0 || !copies) return args;
   thread_local std::vector<float> scratch;
   const int64_t k = args.groups[0].w.k;
   GroupedArgs made = args;
@@ -87,28 +67,11 @@ GroupedArgs with_operand(const KernelContext& context, const GroupedArgs& args) 
   made.source = nullptr;
   float* const operand = grown(scratch, args.m * made.ldx);
   for_row_ranges(context, args.m, k, 1 << 15, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const float* from = args.x + (args.source == nullptr ? row : args.source[row]) * args.ldx;
-      float* to = operand + row * made.ldx;
-      if (rounds) {
-        context.table->bf16_operand(from, k, to);
-      } else {
-        std::memcpy(to, from, size_t(k) * sizeof(float));
-      }
-    }
+    make_operand(context, args, begin, end, made.ldx, operand + begin * made.ldx);
   });
   made.x = operand;
   return made;
 }
-
-// Rows of a product that share a group, and some column tiles.
-struct Block {
-  const RowGroup* group;
-  int64_t row;
-  int64_t rows;
-  int64_t tile_begin;
-  int64_t tile_end;
-};
 
 float* first_output(const GroupedArgs& args, const Block& block) {
   const RowGroup& group = *block.group;
@@ -116,20 +79,22 @@ float* first_output(const GroupedArgs& args, const Block& block) {
   return args.y + block.row * args.ldy;
 }
 
-void multiply(const KernelContext& context, const GroupedArgs& args, const Block& block,
-              int64_t first_tile = 0) {
-  const LinearArgs part = {.x = args.x + block.row * args.ldx,
-                           .ldx = args.ldx,
-                           .w = block.group->w,
-                           .bias = block.group->bias,
-                           .y = first_output(args, block),
-                           .ldy = args.ldy,
-                           .m = block.rows};
-  const int64_t begin = first_tile + block.tile_begin;
-  const int64_t end = first_tile + block.tile_end;
-  if (context.profile == Profile::kFloat32) return context.table->linear(part, begin, end);
+void multiply(const KernelContext& context, const LinearArgs& args, int64_t begin, int64_t end) {
+  if (context.profile == Profile::kFloat32) return context.table->linear(args, begin, end);
   const ScopedFloatMode flush(FloatMode::kFlush);
-  context.table->linear_bf16(part, begin, end);
+  context.table->linear_bf16(args, begin, end);
+}
+
+void multiply(const KernelContext& context, const GroupedArgs& args, const Block& block) {
+  multiply(context,
+           {.x = block.x,
+            .ldx = block.ldx,
+            .w = block.group->w,
+            .bias = block.group->bias,
+            .y = first_output(args, block),
+            .ldy = args.ldy,
+            .m = block.rows},
+           block.tile_begin, block.tile_end);
 }
 
 OutputBlock output_block(const Block& block, int64_t n) {
@@ -140,79 +105,45 @@ OutputBlock output_block(const Block& block, int64_t n) {
           .columns = std::min(n, block.tile_end * 16) - column};
 }
 
-// Where the threads cut the columns of groups: `units` of kTileUnit tiles or more, all in one
-// order.
-struct ColumnUnits {
-  int64_t tiles_at_once;
-  int64_t tiles;
-  int64_t units;
-
-  ColumnUnits(int64_t n, int64_t unit)
-      : tiles_at_once(std::lcm(kTileUnit, std::lcm(unit, int64_t{16}) / 16)),
-        tiles(divide_up(n, 16)),
-        units(divide_up(tiles, tiles_at_once)) {}
-};
-
-int64_t row_blocks_of(const RowGroup& group) { return divide_up(group.rows, kLinearRowBlock); }
-
-// The cuts of one of several groups, into parts of about `part` nanoseconds.
-std::vector<int64_t> cut_evenly(const RowGroup& group, int64_t units, int64_t part) {
-  const int64_t wanted = group_nanoseconds(group) / (part * row_blocks_of(group));
-  const int64_t parts = std::clamp<int64_t>(wanted, 1, units);
-  std::vector<int64_t> cuts;
-  for (int64_t i = 0; i <= parts; ++i) cuts.push_back(units * i / parts);
-  return cuts;
+// Whether each block makes its own operand, which its thread then has in its cache: of several
+// groups, where few blocks share rows.
+bool operand_by_block(const GroupedArgs& args, std::span<const Block> blocks) {
+  int64_t rows = 0;
+  for (const Block& block : blocks) rows += block.rows;
+  return args.groups.size() > 1 && rows <= 2 * args.m;
 }
 
-// Adds the blocks of a group: all its rows, and its columns as they are cut.
-void add_blocks(const RowGroup& group, const ColumnUnits& columns, const std::vector<int64_t>& cuts,
-                std::vector<Block>* blocks) {
-  const int64_t row_blocks = row_blocks_of(group);
-  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    for (int64_t part = 0; part < row_blocks; ++part) {
-      const int64_t begin = group.rows * part / row_blocks;
-      const int64_t end = group.rows * (part + 1) / row_blocks;
-      blocks->push_back({.group = &group,
-                         .row = group.row + begin,
-                         .rows = end - begin,
-                         .tile_begin = cuts[i] * columns.tiles_at_once,
-                         .tile_end = std::min(columns.tiles, cuts[i + 1] * columns.tiles_at_once)});
-    }
+// The block with its rows as the kernel reads them; `made`: as args has them, else in floats of the
+// calling thread, until it asks again.
+Block with_rows(const KernelContext& context, const GroupedArgs& args, Block block, bool made) {
+  if (made) {
+    block.x = args.x + block.row * args.ldx;
+    block.ldx = args.ldx;
+    return block;
   }
+  thread_local std::vector<float> scratch;
+  block.ldx = spread_stride(block.group->w.k);
+  float* const operand = grown(scratch, block.rows * block.ldx);
+  make_operand(context, args, block.row, block.row + block.rows, block.ldx, operand);
+  block.x = operand;
+  return block;
 }
 
-// All blocks of a product in the order in which they are claimed.
-void plan_blocks(const KernelContext& context, std::span<const RowGroup> groups,
-                 const ColumnUnits& columns, std::vector<Block>* blocks) {
-  const int64_t threads = context.pool->num_threads();
-  blocks->clear();
-  if (groups.size() == 1) {
-    const int64_t pieces = columns.units * row_blocks_of(groups[0]);
-    return add_blocks(
-        groups[0], columns,
-        cut_for_threads(columns.units, group_nanoseconds(groups[0]) / pieces, threads), blocks);
-  }
-  int64_t nanoseconds = 0;
-  for (const RowGroup& group : groups) nanoseconds += group_nanoseconds(group);
-  const int64_t part = std::max(kTaskNanoseconds, nanoseconds / (threads * kPartsPerThread));
-  for (const RowGroup& group : groups) {
-    add_blocks(group, columns,
-               cut_evenly(group, columns.units, threads == 1 ? nanoseconds + 1 : part), blocks);
-  }
-}
-
-// Runs fn(the product as the kernel reads it, block) over all rows and the tiles of the first n
-// columns, cut at multiples of `unit` columns.
+// Runs fn(the product, block with its rows) over all rows and the tiles of the first n columns, cut
+// at multiples of `unit` columns.
 template <typename F>
 void split_product(const KernelContext& context, const GroupedArgs& given, int64_t n, int64_t unit,
                    F fn) {
   if (given.m <= 0) return;
-  const GroupedArgs args = with_operand(context, given);
   thread_local std::vector<Block> planned;
-  plan_blocks(context, args.groups, ColumnUnits(n, unit), &planned);
+  plan_blocks(context, given.groups, ColumnUnits(n, unit), &planned);
   const std::span<const Block> blocks = planned;  // tasks run on other threads too
-  context.pool->run(int64_t(blocks.size()),
-                    [&](int64_t task, int) { fn(args, blocks[size_t(task)]); });
+  const bool makes = makes_operand(context, given);
+  const bool by_block = makes && operand_by_block(given, blocks);
+  const GroupedArgs args = makes && !by_block ? with_operand(context, given) : given;
+  context.pool->run(int64_t(blocks.size()), [&](int64_t task, int) {
+    fn(args, with_rows(context, args, blocks[size_t(task)], !by_block));
+  });
 }
 
 void run_product(const KernelContext& context, const GroupedArgs& args, int64_t unit,
@@ -236,6 +167,59 @@ void activate(const KernelTable& table, const Gating& gating, const float* gate,
     case Activation::kClampedSwiglu:
       return table.clamped_swiglu(gate, up, n, gating.alpha, gating.limit, out);
   }
+}
+
+// Tiles [begin, end) as a matrix of their own, and so their bias.
+RowGroup columns_of(const RowGroup& group, int64_t begin, int64_t end) {
+  RowGroup part = group;
+  part.w.data += packed_bytes(group.w.dtype, begin * 16, group.w.k);
+  part.w.n = std::min(group.w.n, end * 16) - begin * 16;
+  if (part.bias != nullptr) part.bias += begin * 16;
+  return part;
+}
+
+// A block of a gated layer with n columns, a multiple of 16. Gate and up are in floats of the
+// calling thread, which its cache keeps.
+void gate_block(const KernelContext& context, const Gating& gating, int64_t n, const Block& block,
+                float* out) {
+  thread_local std::vector<float> scratch;
+  const int64_t tiles = block.tile_end - block.tile_begin;
+  const int64_t columns = tiles * 16;
+  float* const y = grown(scratch, block.rows * 2 * columns);
+  for (const int64_t half : {int64_t{0}, n / 16}) {
+    const int64_t begin = half + block.tile_begin;
+    const RowGroup part = columns_of(*block.group, begin, begin + tiles);
+    multiply(context,
+             {.x = block.x,
+              .ldx = block.ldx,
+              .w = part.w,
+              .bias = part.bias,
+              .y = y + (half == 0 ? 0 : columns),
+              .ldy = 2 * columns,
+              .m = block.rows},
+             0, tiles);
+  }
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const float* const gate = y + row * 2 * columns;
+    activate(*context.table, gating, gate, gate + columns, columns,
+             out + (block.row + row) * n + block.tile_begin * 16);
+  }
+}
+
+// The same of all rows, where gate and up share a tile.
+void gate_whole_rows(const KernelContext& context, GroupedArgs args, const Gating& gating,
+                     float* out) {
+  thread_local std::vector<float> scratch;
+  const int64_t n = args.groups[0].w.n / 2;
+  args.ldy = 2 * n;
+  args.y = grown(scratch, args.m * args.ldy);
+  run_product(context, args, 1, [](const OutputBlock&) {});
+  for_row_ranges(context, args.m, n, 1 << 13, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const gate = args.y + row * args.ldy;
+      activate(*context.table, gating, gate, gate + n, n, out + row * n);
+    }
+  });
 }
 
 }  // namespace
@@ -286,22 +270,15 @@ void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
                           const Gating& gating, float* out) {
   if (args.m <= 0) return;
   const int64_t n = args.groups[0].w.n / 2;
-  const auto finish = [&](const OutputBlock& block) {
-    for (int64_t r = block.row; r < block.row + block.rows; ++r) {
-      const float* gate = args.y + r * args.ldy + block.column;
-      activate(*context.table, gating, gate, gate + n, block.columns, out + r * n + block.column);
+  if (n % 16 != 0) return gate_whole_rows(context, args, gating, out);
+  split_product(context, args, n, 1, [&](const GroupedArgs&, const Block& block) {
+    const int64_t at_once = std::max(kTileUnit, kGateFloats / (block.rows * 32));
+    for (int64_t tile = block.tile_begin; tile < block.tile_end; tile += at_once) {
+      Block part = block;
+      part.tile_begin = tile;
+      part.tile_end = std::min(block.tile_end, tile + at_once);
+      gate_block(context, gating, n, part, out);
     }
-  };
-  if (n % 16 != 0) {
-    grouped_linear(context, args);
-    return for_row_ranges(context, args.m, n, 1 << 13, [&](int64_t begin, int64_t end) {
-      finish({.row = begin, .rows = end - begin, .column = 0, .columns = n});
-    });
-  }
-  split_product(context, args, n, 1, [&](const GroupedArgs& product, const Block& block) {
-    multiply(context, product, block);
-    multiply(context, product, block, n / 16);
-    finish(output_block(block, n));
   });
 }
 

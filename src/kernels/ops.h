@@ -95,7 +95,7 @@ struct Gating {
 };
 
 // LinearArgs of 2n columns, gate and up, and out[r, :] = what `gating` makes of y[r, 0:n] and
-// y[r, n:2n], contiguous rows of n.
+// y[r, n:2n], contiguous rows of n. y itself is not kept: `args` needs none.
 void gated_linear(const KernelContext& context, const LinearArgs& args, const Gating& gating,
                   float* out);
 

@@ -26,11 +26,13 @@ struct Shape3 {
   int64_t k;
 };
 
-// Small, large enough to be split, with many rows, large enough for parts finer than threads, and
-// with rows of x that are copied because they lie a power of two apart.
+// Small, large enough to be split, with many rows, large enough for parts finer than threads, with
+// rows of x that are copied because they lie a power of two apart, and of so many rows that a gated
+// layer makes them in pieces.
 constexpr Shape3 kShapes[] = {{0, 16, 8},     {1, 5, 3},      {1, 2000, 600}, {3, 1030, 400},
                               {5, 1030, 400}, {64, 300, 300}, {257, 40, 64},  {600, 272, 500},
-                              {1, 4096, 300}, {33, 512, 96},  {9, 48, 1024},  {64, 300, 2048}};
+                              {1, 4096, 300}, {33, 512, 96},  {9, 48, 1024},  {64, 300, 2048},
+                              {300, 512, 9}};
 
 // A product with random operands, and its result by one call of the kernel.
 struct Product {

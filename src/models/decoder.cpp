@@ -158,12 +158,11 @@ void add_attention_output(Step& step, int64_t rows, const DecoderSlots::Layer& s
 void add_mlp(Step& step, int64_t rows, const DecoderSlots::Layer& slots) {
   Workspace& work = step.work;
   const int64_t size = step.spec.intermediate;
-  float* gate_up = grown(work.gate_up, rows * 2 * size);
   float* activated = grown(work.activated, rows * size);
   norm(step, work.hidden.data(), rows, slots.post_norm, work.normed.data());
   kernels::gated_linear(
       step.context,
-      product(step, work.normed.data(), rows, slots.gate_up, slots.gate_up_bias, gate_up),
+      product(step, work.normed.data(), rows, slots.gate_up, slots.gate_up_bias, nullptr),
       step.spec.gating, activated);
   kernels::linear_add(
       step.context, product(step, activated, rows, slots.down, slots.down_bias, work.normed.data()),

@@ -103,7 +103,6 @@ struct Workspace {
   std::vector<float> qkv;       // [R, qkv_size]
   std::vector<float> attended;  // [R, attended_size]
   LatentWorkspace latent;
-  std::vector<float> gate_up;         // [R, 2 * intermediate]
   std::vector<float> activated;       // [R, intermediate]
   std::vector<float> router_scores;   // [R, experts]
   std::vector<int32_t> expert_ids;    // [R, top_k]

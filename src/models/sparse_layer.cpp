@@ -71,10 +71,9 @@ void add_shared_expert(Step& step, int64_t rows, const DecoderSlots::Layer& slot
     score_rows(step, rows, slots.shared_gate, -1, weights);
     kernels::sigmoid_all(step.context, rows, weights);
   }
-  float* gate_up = grown(work.gate_up, rows * 2 * size);
   float* activated = grown(work.activated, rows * size);
   kernels::gated_linear(step.context,
-                        product(step, work.normed.data(), rows, slots.shared_gate_up, -1, gate_up),
+                        product(step, work.normed.data(), rows, slots.shared_gate_up, -1, nullptr),
                         step.spec.gating, activated);
   const kernels::LinearArgs down =
       product(step, activated, rows, slots.shared_down, -1, work.normed.data());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import unittest
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,23 @@ class CountsThatDoNotFit(CommandLineTest):
         router = tensors[f"{LAYER}.gate.weight"]
         router.shape, router.content = [7, 32], router.content[: 7 * 32 * 4]
         self.refused(tensors, f'"{LAYER}.gate.weight" has shape [7, 32], expected [8, 32] (num_experts is 8)')
+
+    def test_a_bias_of_the_router_of_another_size(self) -> None:
+        """One that is added to the scores, and one that is added where experts are chosen."""
+        for name, tensor, key, experts in (
+            ("gpt_oss", "model.layers.1.mlp.router.bias", "num_local_experts", 6),
+            ("deepseek_v3", f"{LAYER}.gate.e_score_correction_bias", "n_routed_experts", 16),
+        ):
+            for size in (experts - 1, experts + 1):
+                with self.subTest(name=name, size=size):
+                    shutil.rmtree(self.folder / "model", ignore_errors=True)
+                    tensors = self.copied(name=name)
+                    whole = tensors[tensor]
+                    self.assertEqual(whole.shape, [experts])
+                    width = len(whole.content) // experts
+                    tensors[tensor] = Tensor(whole.dtype, [size], (whole.content * 2)[: size * width])
+                    said = f'"{tensor}" has shape [{size}], expected [{experts}] ({key} is {experts})'
+                    self.refused(tensors, said)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,10 @@ from models import folder
 from models.grouped_experts import group_experts
 from models.large_checkpoint import LARGE_RECIPES, write_large
 from models.random_weights import random_tensor
+from models.recipe import Recipe
 from models.tensor_shapes import checkpoint_shapes
 from models.test_tokenizer import write_test_tokenizer
-from models.tiny_recipes import RECIPES, Recipe
+from models.tiny_recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parent.parent
 

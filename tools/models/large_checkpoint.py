@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from models import safetensors_file
+from models.expert_recipes import QWEN3_MOE
 from models.folder import write_json
 from models.random_weights import random_bfloat16
+from models.recipe import LLAMA, Recipe
 from models.safetensors_file import StoredTensor
 from models.tensor_shapes import Shapes, checkpoint_shapes
 from models.test_tokenizer import write_test_tokenizer
-from models.tiny_recipes import LLAMA, QWEN3_MOE, Recipe
 
 LARGE_RECIPES: dict[str, Recipe] = {
     "llama_1b": Recipe(

@@ -8,6 +8,7 @@ from pathlib import Path
 from models import safetensors_file
 from models.expert_recipes import QWEN3_MOE
 from models.folder import write_json
+from models.latent_recipes import DEEPSEEK
 from models.random_weights import random_bfloat16
 from models.recipe import LLAMA, Recipe
 from models.safetensors_file import StoredTensor
@@ -15,6 +16,34 @@ from models.tensor_shapes import Shapes, checkpoint_shapes
 from models.test_tokenizer import write_test_tokenizer
 
 LARGE_RECIPES: dict[str, Recipe] = {
+    "deepseek_v3_700m": Recipe(
+        "0.67 billion parameters of which a token uses 0.23, latent attention with the sizes of V3 for 16 heads, in"
+        " bfloat16, for measuring speed (1.3 GB)",
+        DEEPSEEK
+        | {
+            "vocab_size": 32000,
+            "hidden_size": 1024,
+            "intermediate_size": 2560,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "q_lora_rank": 512,
+            "kv_lora_rank": 512,
+            "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 128,
+            "rope_scaling": None,
+            "max_position_embeddings": 32768,
+            "moe_intermediate_size": 320,
+            "n_routed_experts": 32,
+            "n_shared_experts": 1,
+            "bos_token_id": 270,
+            "eos_token_id": 271,
+        },
+        "BF16",
+        seed=30,
+        tokenizer=True,
+    ),
     "llama_1b": Recipe(
         "1.1 billion parameters in bfloat16, for measuring speed (2.2 GB)",
         LLAMA

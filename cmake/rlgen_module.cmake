@@ -1,5 +1,7 @@
 # Modules whose coverage guides the fuzzers: the parsers of what comes from outside.
 set(RLGEN_FUZZED_MODULES contract models generation refit)
+# Modules in which tests spend their time. Beside the address sanitizer they alone are optimised.
+set(RLGEN_HOT_MODULES tensor kernels models engine)
 
 # rlgen_module(NAME DEPS lib...) makes the static library rlgen_NAME from every .cpp of the folder
 # and its subfolders, and from the *_test.cpp files one test binary NAME_test. A dependency is the
@@ -38,16 +40,15 @@ function(rlgen_module NAME)
   if(ARG_UNINSTRUMENTED AND RLGEN_SANITIZE STREQUAL "thread")
     set_property(TARGET rlgen_${NAME} PROPERTY RLGEN_UNINSTRUMENTED ON)
   endif()
+  if(NAME IN_LIST RLGEN_HOT_MODULES)
+    set_property(TARGET rlgen_${NAME} PROPERTY RLGEN_HOT ON)
+  endif()
 
   if(RLGEN_BUILD_TESTS AND tests)
     string(REPLACE "/" "_" test_name ${NAME})
     add_executable(${test_name}_test ${tests})
     target_link_libraries(${test_name}_test PRIVATE rlgen_${NAME} rlgen_flags GTest::gmock GTest::gtest_main
       ${ARG_TEST_DEPS})
-    # Optimising sanitized test code takes most of its compile time and gains nothing, inner loops apart.
-    if(RLGEN_SANITIZE STREQUAL "address" AND NOT ARG_UNINSTRUMENTED)
-      target_compile_options(${test_name}_test PRIVATE -O0)
-    endif()
     add_test(NAME ${test_name} COMMAND ${test_name}_test WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${test_name} PROPERTIES LABELS fast TIMEOUT 300)
   endif()

@@ -22,8 +22,10 @@ target_include_directories(rlgen_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 
 if(RLGEN_SANITIZE STREQUAL "address")
   # What is left out costs most of the time to compile and finds what the address sanitizer finds.
+  # Optimising costs half of what is left; where tests spend little time it is not worth it.
   target_compile_options(rlgen_flags INTERFACE -fsanitize=address,undefined
-    -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+    -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:RLGEN_HOT>>>:-O0>)
   target_link_options(rlgen_flags INTERFACE -fsanitize=address,undefined)
 elseif(RLGEN_SANITIZE STREQUAL "thread")
   target_compile_options(rlgen_flags INTERFACE -g1 -O1

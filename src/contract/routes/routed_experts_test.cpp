@@ -88,7 +88,7 @@ TEST(RoutedExperts, TheHeadOfAnEnvelopeIsReadAlone) {
 }
 
 // A byte for each id, as text, both ways in less than a second of a processor.
-TEST(RoutedExperts, FB241_ALongContextIsSmallAndQuick) {
+TEST(RoutedExpertsCost, FB241_ALongContextIsSmallAndQuick) {
   HostTensor routes(DType::kInt8, Shape{32768, 48, 8});
   const int64_t ids = routes.shape().num_elements();
   for (int64_t i = 0; i < ids; ++i) routes.as<int8_t>()[i] = static_cast<int8_t>(i * 37 % 128);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -32,6 +35,7 @@ class Worker:
             stderr=self._errors,
             text=True,
             bufsize=1,
+            start_new_session=True,
         )
 
     def ask(self, request: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
@@ -52,12 +56,16 @@ class Worker:
         return answer
 
     def stop(self) -> None:
-        """Ends the process."""
-        self._process.kill()
+        """Ends the process and those that it started, which may outlive it."""
+        self._kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def _input(self) -> IO[str]:
@@ -67,7 +75,7 @@ class Worker:
     def _wait(self, deadline: float, seconds: float) -> dict[str, Any]:
         assert self._process.stdout is not None
         # Lines are read whole, so that nothing of an answer stays in a buffer that select cannot see.
-        timer = threading.Timer(max(0.0, deadline - time.monotonic()), self._process.kill)
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), self._kill)
         timer.start()
         try:
             for line in iter(self._process.stdout.readline, ""):

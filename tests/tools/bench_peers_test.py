@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 from pathlib import Path
 from typing import Any, ClassVar
@@ -269,6 +270,38 @@ class Parts(unittest.TestCase):
         failing = self.worker("from serve import serve\ndef load():\n    raise OSError('no model')\nserve(load)\n")
         with self.assertRaisesRegex(PeerError, "no model"):
             failing.ask(None, 30)
+
+    def test_stopping_ends_what_the_worker_started(self) -> None:
+        """A process of the worker's, whether the worker still lives or not."""
+        for ends in (False, True):
+            worker = self.worker(f"""
+                import os, subprocess, sys
+                from serve import answer, serve
+                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=2)
+                answer({{"child": child.pid}})
+                if {ends}:
+                    os._exit(0)
+                serve(lambda: None)
+            """)
+            child = worker.ask(None, 30)["child"]
+            if ends:
+                with self.assertRaisesRegex(PeerError, "ended with 0"):
+                    worker.ask(None, 30)
+            worker.stop()
+            with self.subTest(ends=ends):
+                self.assertTrue(self.is_gone(child))
+
+    def is_gone(self, pid: int) -> bool:
+        """Whether a process has ended within five seconds; one that nobody has waited for counts."""
+        for _ in range(100):
+            try:
+                state = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
+            except FileNotFoundError:
+                return True
+            if state == "Z":
+                return True
+            time.sleep(0.05)
+        return False
 
     def test_prompts(self) -> None:
         """The same for the same seed, inside the vocabulary."""

@@ -22,6 +22,7 @@ static void linear_of_few_rows(const LinearArgs& a, int64_t tile_begin, int64_t 
       .ldy = a.ldy,
       .columns = a.w.n - tile_begin * 16,
       .k = a.w.k,
+      .last = true,
       .bias = a.bias == nullptr ? nullptr : a.bias + tile_begin * 16,
       .before = nullptr,
       .ldb = 0,
@@ -38,6 +39,15 @@ constexpr int kPanelTiles = gemm_tiles(kGemmRows);
 // Tiles that one piece of all rows of x, in the L2 cache by then, passes over.
 constexpr int64_t kGroupTiles = 8;
 
+// The share of each of `blocks` blocks with so many pairs of k. Where one instruction does a pair,
+// another for each line shows: the first pairs fetch whole lines, the others nothing.
+template <typename W>
+RLGEN_INLINE void share_next_weights(int64_t pairs, int64_t blocks, NextWeights& next) {
+  constexpr int64_t kBytes = kPairBytes<typename W::Element>;
+  next.step = W::kDot ? kBytes : (kBytes + blocks - 1) / blocks;
+  next.pairs = W::kDot ? (pairs + blocks - 1) / blocks : pairs;
+}
+
 // All rows of x, in blocks as equal as can be, against `tiles` tiles at m.w.
 template <typename W>
 RLGEN_INLINE void all_rows(Micro<typename W::Element> m, int64_t rows, int64_t tiles) {
@@ -46,7 +56,7 @@ RLGEN_INLINE void all_rows(Micro<typename W::Element> m, int64_t rows, int64_t t
   const int64_t blocks = (rows + kGemmRows - 1) / kGemmRows;
   int64_t row = rows / blocks;
   const int64_t fetching = W::kWidens ? blocks : blocks - 1;
-  m.next.step = (kPairBytes<typename W::Element> + fetching - 1) / fetching;
+  share_next_weights<W>((m.k + 1) / 2, fetching, m.next);
   micro_of_rows<W, kGemmRows / 2, kGemmRows, kPanelTiles, kFirst>(m, row, tiles);
   Micro<typename Cached::Element> part = {
       .x = m.x,
@@ -57,6 +67,7 @@ RLGEN_INLINE void all_rows(Micro<typename W::Element> m, int64_t rows, int64_t t
       .ldy = m.ldy,
       .columns = m.columns,
       .k = m.k,
+      .last = m.last,
       .bias = m.bias,
       .before = m.before,
       .ldb = m.ldb,
@@ -75,7 +86,7 @@ RLGEN_INLINE void all_rows(Micro<typename W::Element> m, int64_t rows, int64_t t
     part.x = m.x + row * m.ldx;
     part.y = m.y + row * m.ldy;
     if (m.before != nullptr) part.before = m.before + row * m.ldb;
-    if (W::kWidens || block > 1) part.next.first += m.next.step * ((m.k + 1) / 2);
+    if (W::kWidens || block > 1) part.next.first += m.next.step * m.next.pairs;
     micro_of_rows<Cached, kGemmRows / 2, kGemmRows, kPanelTiles, Read::kCached>(part, end - row,
                                                                                 tiles);
     row = end;
@@ -119,6 +130,7 @@ RLGEN_INLINE void add_piece(const LinearArgs& a, const Piece& piece, float* pane
       .ldy = last ? a.ldy : kSumStride,
       .columns = last ? a.w.n - piece.tile * 16 : piece.tiles * 16,
       .k = piece.steps,
+      .last = last,
       .bias = last && a.bias != nullptr ? a.bias + piece.tile * 16 : nullptr,
       .before = piece.k > 0 ? piece.sums : nullptr,
       .ldb = kSumStride,
@@ -126,7 +138,8 @@ RLGEN_INLINE void add_piece(const LinearArgs& a, const Piece& piece, float* pane
       .next = {.first = reinterpret_cast<const char*>(a.w.data) +
                         (piece.next_tile * stride + piece.next_k * 16) * kSize,
                .tile_stride = stride * kSize,
-               .step = 0},
+               .step = 0,
+               .pairs = 0},
   };
   all_rows<W>(m, a.m, piece.tiles);
 }

@@ -13,7 +13,8 @@ namespace rlgen::kernels {
 namespace {
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kLineBytes = 64;  // of a cache
+constexpr int64_t kLineBytes = 64;   // of a cache
+constexpr int kIntoSecondCache = 2;  // what __builtin_prefetch calls its locality
 
 // Calls move(source element, packed element) for row `row` of a matrix of T.
 template <typename T, typename Packed, typename Move>
@@ -90,13 +91,16 @@ void pack_four_lines(const std::byte* from, int64_t row_bytes, uint32_t* to) {
 // 16 whole rows of `words` words of four bytes (a float32, or a pair of 2-byte elements) from the
 // first row of a tile on. Sixteen words of every row at a time: each cache line of the source is
 // read once however far apart the rows are (1,024 elements apart, all 16 fall into one cache set).
-// What the next tile reads is asked for now, since streams as short as a row are not foreseen: 3
-// GB/s become 6 with rows of 1,152 bytes.
+// What the next tile reads is asked for now, since streams as short as a row are not foreseen, and
+// into the second cache, since two tiles do not fit into the first: rows of 1,152 bytes in memory
+// are packed at 7 GB/s by one thread without, 8 with the first cache, 17 with the second (Zen 4).
 void pack_tile(uint32_t* packed, int64_t words, int64_t row_bytes, const std::byte* source) {
   int64_t c = 0;
   for (; c + kLanes <= words; c += kLanes) {
     const std::byte* const next = source + kLanes * row_bytes + c * kLineBytes;
-    for (int64_t line = 0; line < kLanes; ++line) __builtin_prefetch(next + line * kLineBytes);
+    for (int64_t line = 0; line < kLanes; ++line) {
+      __builtin_prefetch(next + line * kLineBytes, /*write=*/0, kIntoSecondCache);
+    }
     for (int64_t i = c; i < c + kLanes; i += 4) {
       pack_four_lines(source + i * 4, row_bytes, packed + i * kLanes);
     }

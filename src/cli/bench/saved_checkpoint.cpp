@@ -5,7 +5,6 @@
 
 #include <set>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -16,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// From memory, as a trainer has them: from a mapping, whose pages may not be there, the kernel
+// writes in small pieces.
 Status save_again(const fs::path& from, const fs::path& to) {
-  RLGEN_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(from.string()));
-  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()),
-                               file.bytes().size());
+  RLGEN_ASSIGN_OR_RETURN(const std::string bytes, read_file(from.string()));
   return write_file_atomically(to.string(), bytes);
 }
 

@@ -40,7 +40,7 @@ CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
       ->capture_default_str();
   app->add_option("--activation-dtype", spec.activation_dtype,
-                  "arithmetic of linear layers: float32, or bfloat16, which rounds their operands")
+                  "arithmetic of products: float32, or bfloat16, which rounds their operands")
       ->capture_default_str();
   app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
                   "type of cached keys and values; auto: the activations'")

@@ -13,37 +13,43 @@ namespace rlgen::kernels::RLGEN_ISA {
 RLGEN_INLINE int larger(int a, int b) { return a > b ? a : b; }
 RLGEN_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 
-// Keys begin .. end - 1 of the chunk for `rows` rows from `row` on: what all of them see together,
-// what only some see before and after it row by row.
-template <DType kType>
-static void add_value_block(const ChunkPart& part, Tiles values, int row, int rows, int begin,
-                            int end, int64_t value_dim) {
+// Steps of the values of a chunk that each row of a group takes: from .. to - 1.
+struct RowSteps {
+  const int* from;
+  const int* to;
+};
+
+// Steps begin .. end - 1 of the chunk for `rows` rows from `row` on: what all of them take
+// together, what only some take before and after it row by row.
+template <typename S>
+static void add_value_block(const ChunkPart& part, TilesOfChunk values, RowSteps steps, int row,
+                            int rows, int begin, int end, int64_t value_dim) {
   int from = begin;
   int to = end;
   for (int r = row; r < row + rows; ++r) {
-    from = larger(from, part.from[r]);
-    to = smaller(to, part.to[r]);
+    from = larger(from, steps.from[r]);
+    to = smaller(to, steps.to[r]);
   }
   if (from > to) from = to = end;
   for (int r = row; r < row + rows; ++r) {
-    add_all_values<kType, 1>(part, values, r, larger(begin, part.from[r]),
-                             smaller(from, part.to[r]), value_dim);
+    add_all_values<S, 1>(part, values, r, larger(begin, steps.from[r]), smaller(from, steps.to[r]),
+                         value_dim);
   }
-  with_rows(rows,
-            [&]<int R>() { add_all_values<kType, R>(part, values, row, from, to, value_dim); });
+  with_rows(rows, [&]<int R>() { add_all_values<S, R>(part, values, row, from, to, value_dim); });
   for (int r = row; r < row + rows; ++r) {
-    add_all_values<kType, 1>(part, values, r, larger(to, part.from[r]), smaller(end, part.to[r]),
-                             value_dim);
+    add_all_values<S, 1>(part, values, r, larger(to, steps.from[r]), smaller(end, steps.to[r]),
+                         value_dim);
   }
 }
 
-// Keys begin .. end - 1 for all rows of the group.
-template <DType kType>
-static void add_value_blocks(const RowGroup& group, const ChunkPart& part, Tiles values, int begin,
-                             int end, int64_t value_dim) {
+// Tiles begin .. end - 1 for all rows of the group.
+template <typename S>
+static void add_value_blocks(const RowGroup& group, const ChunkPart& part, TilesOfChunk values,
+                             RowSteps steps, int begin, int end, int64_t value_dim) {
   for (int row = 0; row < group.rows;) {
     const int rows = rows_together(group.rows - row);
-    add_value_block<kType>(part, values, row, rows, begin, end, value_dim);
+    add_value_block<S>(part, values, steps, row, rows, begin * S::kTileSteps, end * S::kTileSteps,
+                       value_dim);
     row += rows;
   }
 }
@@ -58,6 +64,7 @@ RLGEN_INLINE bool widens(const RowGroup& group) {
 template <DType kType>
 static void add_group_values(const RowGroup& group, const ChunkPart& part, int64_t value_dim) {
   memset(part.value, 0, size_t(group.rows) * size_t(value_dim) * sizeof(float));
+  const RowSteps steps = {part.from, part.to};
   for (int tile = part.first_tile; tile < part.end_tile; tile += kValueTiles) {
     const int end = smaller(tile + kValueTiles, part.end_tile);
     if (widens<kType>(group)) {
@@ -66,20 +73,20 @@ static void add_group_values(const RowGroup& group, const ChunkPart& part, int64
         float* to = part.widened + (t - tile) * kTileKeys * value_dim;
         wide[t] = widen<kType>(part.values[t], kTileKeys * value_dim, to);
       }
-      add_value_blocks<DType::kFloat32>(group, part, wide, tile * kTileKeys, end * kTileKeys,
-                                        value_dim);
+      add_value_blocks<PlainSteps<DType::kFloat32>>(group, part, {wide, kNoTiles}, steps, tile, end,
+                                                    value_dim);
     } else {
-      add_value_blocks<kType>(group, part, part.values, tile * kTileKeys, end * kTileKeys,
-                              value_dim);
+      add_value_blocks<PlainSteps<kType>>(group, part, {part.values, part.after_values}, steps,
+                                          tile, end, value_dim);
     }
   }
 }
 
 // Scores of tiles begin .. end - 1, at most kBlockVectors, for `rows` rows from `row` on; tiles
 // that none of these rows sees are left out.
-template <DType kType>
-static void score_block(const RowGroup& group, const ChunkPart& part, Tiles keys, int row, int rows,
-                        int begin, int end, int64_t head_dim, float scale) {
+template <typename S>
+static void score_block(const RowGroup& group, const ChunkPart& part, TilesOfChunk keys, int row,
+                        int rows, int begin, int end, int64_t steps, float scale) {
   int from = kChunkKeys;
   int to = 0;
   for (int r = row; r < row + rows; ++r) {
@@ -92,23 +99,23 @@ static void score_block(const RowGroup& group, const ChunkPart& part, Tiles keys
   float* score = part.weight + int64_t(row) * kChunkKeys;
   with_rows(rows, [&]<int R>() {
     if (end - begin == kBlockVectors) {
-      score_tiles<kType, R, kBlockVectors>(group.q + row, keys + begin, part.after_keys + begin,
-                                           head_dim, scale, score + begin * kTileKeys);
+      score_tiles<S, R, kBlockVectors>(group.q + row, {keys.tiles + begin, keys.after + begin},
+                                       steps, scale, score + begin * kTileKeys);
       return;
     }
     for (int t = begin; t < end; ++t) {
-      score_tiles<kType, R, 1>(group.q + row, keys + t, part.after_keys + t, head_dim, scale,
-                               score + t * kTileKeys);
+      score_tiles<S, R, 1>(group.q + row, {keys.tiles + t, keys.after + t}, steps, scale,
+                           score + t * kTileKeys);
     }
   });
 }
 
-template <DType kType>
-static void score_blocks(const RowGroup& group, const ChunkPart& part, Tiles keys, int begin,
-                         int end, int64_t head_dim, float scale) {
+template <typename S>
+static void score_blocks(const RowGroup& group, const ChunkPart& part, TilesOfChunk keys, int begin,
+                         int end, int64_t steps, float scale) {
   for (int row = 0; row < group.rows;) {
     const int rows = rows_together(group.rows - row);
-    score_block<kType>(group, part, keys, row, rows, begin, end, head_dim, scale);
+    score_block<S>(group, part, keys, row, rows, begin, end, steps, scale);
     row += rows;
   }
 }
@@ -124,9 +131,11 @@ static void score_group(const RowGroup& group, const ChunkPart& part, int64_t he
         float* to = part.widened + (t - tile) * kTileKeys * head_dim;
         wide[t] = widen<kType>(part.keys[t], kTileKeys * head_dim, to);
       }
-      score_blocks<DType::kFloat32>(group, part, wide, tile, end, head_dim, scale);
+      score_blocks<PlainSteps<DType::kFloat32>>(group, part, {wide, kNoTiles}, tile, end, head_dim,
+                                                scale);
     } else {
-      score_blocks<kType>(group, part, part.keys, tile, end, head_dim, scale);
+      score_blocks<PlainSteps<kType>>(group, part, {part.keys, part.after_keys}, tile, end,
+                                      head_dim, scale);
     }
   }
 }
@@ -140,7 +149,9 @@ RLGEN_INLINE F32x16 seen(F32x16 v, int tile, int from, int to, F32x16 fill) {
   return skip == 0 ? early : select(first_lanes(skip), fill, early);
 }
 
-// Turns the scores of one row into weights and notes their maximum and sum.
+// Turns the scores of one row into weights and notes their maximum and sum. P::store_weights puts
+// away those of a tile.
+template <typename P>
 static void weigh_row(ChunkPart& part, int row) {
   const int from = part.from[row];
   const int to = part.to[row];
@@ -157,23 +168,37 @@ static void weigh_row(ChunkPart& part, int row) {
   for (int tile = first; tile < end; ++tile) {
     const F32x16 e = exp(load(weight + tile * kTileKeys) - broadcast(largest));
     const F32x16 w = seen(e, tile, from, to, zero());
-    store(w, weight + tile * kTileKeys);
+    P::store_weights(w, weight, tile);
     sum = sum + w;
   }
   part.max[row] = largest;
   part.sum[row] = reduce_sum(sum);
 }
 
-// Sums of one chunk alone, for every row of the group.
+// Products in float32, of keys and values of the cache's type.
 template <DType kType>
-static void attend_chunk(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
-  const KvLayout& layout = args.kv.layout;
-  score_group<kType>(group, part, layout.head_dim, args.scale);
-  for (int row = 0; row < group.rows; ++row) {
-    if (part.from[row] < part.to[row]) weigh_row(part, row);
+struct PlainProducts {
+  static void score(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
+    score_group<kType>(group, part, args.kv.layout.head_dim, args.scale);
   }
-  if (layout.values_in_keys) return add_values_in_keys<kType>(group, part, layout.value_dim);
-  add_group_values<kType>(group, part, layout.value_dim);
+  RLGEN_INLINE void store_weights(F32x16 w, float* weight, int tile) {
+    store(w, weight + tile * kTileKeys);
+  }
+  static void add_values(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
+    const KvLayout& layout = args.kv.layout;
+    if (layout.values_in_keys) return add_values_in_keys<kType>(group, part, layout.value_dim);
+    add_group_values<kType>(group, part, layout.value_dim);
+  }
+};
+
+// Sums of one chunk alone, for every row of the group.
+template <typename P>
+static void attend_chunk(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
+  P::score(args, group, part);
+  for (int row = 0; row < group.rows; ++row) {
+    if (part.from[row] < part.to[row]) weigh_row<P>(part, row);
+  }
+  P::add_values(args, group, part);
 }
 
 }  // namespace rlgen::kernels::RLGEN_ISA

@@ -144,7 +144,7 @@ RLGEN_INLINE int64_t chunk_sums_floats(const KvLayout& layout) {
   return (layout.value_dim + 15) / 16 * 16 + 16;
 }
 
-template <DType kType>
+template <typename P>
 static void attend_group(const AttentionArgs& args, const AttentionSequence& sequence,
                          int32_t kv_head, RowGroup& group, ChunkPart& part) {
   const int64_t value_dim = args.kv.layout.value_dim;
@@ -152,7 +152,7 @@ static void attend_group(const AttentionArgs& args, const AttentionSequence& seq
   const int64_t start = group.first[0] / kChunkKeys * kChunkKeys;
   for (int64_t begin = start; begin < group.end[group.rows - 1]; begin += kChunkKeys) {
     if (!locate_chunk(args, sequence, kv_head, group, begin, &part)) continue;
-    attend_chunk<kType>(args, group, part);
+    attend_chunk<P>(args, group, part);
     for (int row = 0; row < group.rows; ++row) {
       if (part.from[row] >= part.to[row]) continue;
       const float* value = part.value + row * value_dim;
@@ -189,7 +189,7 @@ static void add_row(const AttentionArgs& args, const AttentionSequence& sequence
 
 // The sums of every row of the group over each of the chunks alone; `sums` is that of its first row
 // and of chunk `chunks.begin`.
-template <DType kType>
+template <typename P>
 static void sum_chunks(const AttentionArgs& args, const AttentionSequence& sequence,
                        int32_t kv_head, const RowGroup& group, ChunkRange chunks, ChunkPart& part,
                        float* sums) {
@@ -197,7 +197,7 @@ static void sum_chunks(const AttentionArgs& args, const AttentionSequence& seque
   const int64_t stride = chunk_sums_floats(args.kv.layout);
   for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
     const bool any = locate_chunk(args, sequence, kv_head, group, chunk * kChunkKeys, &part);
-    if (any) attend_chunk<kType>(args, group, part);
+    if (any) attend_chunk<P>(args, group, part);
     for (int row = 0; row < group.rows; ++row) {
       float* to = sums + (row * chunks.all + chunk - chunks.begin) * stride;
       float* flags = to + stride - 16;
@@ -219,8 +219,18 @@ RLGEN_INLINE float* next_line(float* p) {
   return p + (kLine - reinterpret_cast<uintptr_t>(p) % kLine) % kLine / sizeof(float);
 }
 
+// Floats of a row of q, or steps of a key, in rounded products: whole pairs.
+RLGEN_INLINE int64_t rounded_row_floats(const KvLayout& layout) {
+  return int64_t(layout.head_dim + 1) / 2 * 2;
+}
+
 RLGEN_INLINE int64_t widened_floats(const KvLayout& layout) {
-  return kValueTiles * kTileKeys * int64_t(larger(layout.head_dim, layout.value_dim));
+  const int64_t key = rounded_row_floats(layout);
+  return kValueTiles * kTileKeys * (key > layout.value_dim ? key : layout.value_dim);
+}
+
+RLGEN_INLINE int64_t edge_floats(const KvLayout& layout) {
+  return kTileKeys * int64_t(layout.value_dim);
 }
 
 RLGEN_INLINE int64_t lane_floats(const KvLayout& layout) {
@@ -236,12 +246,13 @@ RLGEN_INLINE int64_t rows_of(const AttentionArgs& args, const AttentionTask& tas
   return (task.row_end - task.row_begin) * heads_of(args, task);
 }
 
-static int64_t attention_scratch(const AttentionArgs& args, const AttentionTask& task) {
+[[maybe_unused]] static int64_t attention_scratch(const AttentionArgs& args,
+                                                  const AttentionTask& task) {
   const KvLayout& layout = args.kv.layout;
   const int64_t all = rows_of(args, task);
   const int64_t together = all < group_rows(layout) ? all : group_rows(layout);
-  return kLineFloats + widened_floats(layout) + lane_floats(layout) +
-         together * (kChunkKeys + 2 * int64_t(layout.value_dim));
+  return kLineFloats + widened_floats(layout) + lane_floats(layout) + edge_floats(layout) +
+         together * (kChunkKeys + 2 * int64_t(layout.value_dim) + rounded_row_floats(layout));
 }
 
 // Calls fn(the first row's index in the task, group, part) for each group of rows of a task.
@@ -262,6 +273,8 @@ RLGEN_INLINE void for_groups(const AttentionArgs& args, const AttentionSequence&
     part.weight = part.lane_weights + lane_floats(layout);
     part.value = part.weight + int64_t(group.rows) * kChunkKeys;
     group.value = part.value + group.rows * int64_t(layout.value_dim);
+    part.operands = group.value + group.rows * int64_t(layout.value_dim);
+    part.edge = part.operands + group.rows * rounded_row_floats(layout);
     fn(done, group, part);
   }
 }
@@ -279,34 +292,37 @@ RLGEN_INLINE void with_kv_type(DType dtype, F fn) {
   }
 }
 
-static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
-                      const AttentionTask& task, float* scratch) {
+[[maybe_unused]] static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
+                                       const AttentionTask& task, float* scratch) {
   for_groups(args, sequence, task, scratch, [&](int64_t, RowGroup& group, ChunkPart& part) {
     with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
-      attend_group<kType>(args, sequence, task.kv_head, group, part);
+      attend_group<PlainProducts<kType>>(args, sequence, task.kv_head, group, part);
     });
   });
 }
 
-static int64_t attention_sums(const AttentionArgs& args, const AttentionTask& task) {
+[[maybe_unused]] static int64_t attention_sums(const AttentionArgs& args,
+                                               const AttentionTask& task) {
   return rows_of(args, task) * chunk_sums_floats(args.kv.layout);
 }
 
-static void attention_chunks(const AttentionArgs& args, const AttentionSequence& sequence,
-                             const AttentionTask& task, ChunkRange chunks, float* scratch,
-                             float* sums) {
+[[maybe_unused]] static void attention_chunks(const AttentionArgs& args,
+                                              const AttentionSequence& sequence,
+                                              const AttentionTask& task, ChunkRange chunks,
+                                              float* scratch, float* sums) {
   const int64_t stride = chunk_sums_floats(args.kv.layout);
   for_groups(args, sequence, task, scratch, [&](int64_t row, RowGroup& group, ChunkPart& part) {
     float* to = sums + (row * chunks.all + chunks.begin) * stride;
     with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
-      sum_chunks<kType>(args, sequence, task.kv_head, group, chunks, part, to);
+      sum_chunks<PlainProducts<kType>>(args, sequence, task.kv_head, group, chunks, part, to);
     });
   });
 }
 
-static void attention_merge(const AttentionArgs& args, const AttentionSequence& sequence,
-                            const AttentionTask& task, ChunkRange chunks, float* scratch,
-                            const float* sums) {
+[[maybe_unused]] static void attention_merge(const AttentionArgs& args,
+                                             const AttentionSequence& sequence,
+                                             const AttentionTask& task, ChunkRange chunks,
+                                             float* scratch, const float* sums) {
   const int64_t value_dim = args.kv.layout.value_dim;
   const int64_t stride = chunk_sums_floats(args.kv.layout);
   for_groups(args, sequence, task, scratch, [&](int64_t first, RowGroup& group, ChunkPart&) {

@@ -128,18 +128,26 @@ float* task_scratch(const KernelContext& context, const AttentionArgs& args,
 
 }  // namespace
 
+bool attention_rounds(Profile profile, const KvLayout& layout) {
+  return profile == Profile::kBFloat16 && layout.dtype == DType::kBFloat16 &&
+         !layout.values_in_keys;
+}
+
 void attention(const KernelContext& context, const AttentionArgs& args,
                std::span<const AttentionSequence> sequences) {
   thread_local std::vector<float> sums_buffer;
   const KernelTable& table = *context.table;
+  const bool rounds = attention_rounds(context.profile, args.kv.layout);
+  const auto whole = rounds ? table.attention_bf16 : table.attention;
+  const auto chunks = rounds ? table.attention_chunks_bf16 : table.attention_chunks;
   const Plan plan = make_plan(context, args, sequences);
   float* const sums = grown(sums_buffer, plan.sums);
   context.pool->run(int64_t(plan.pieces.size()), [&](int64_t i, int) {
     const Piece& piece = plan.pieces[size_t(i)];
     const AttentionSequence& sequence = sequences[size_t(piece.task.sequence)];
     float* scratch = task_scratch(context, args, piece.task);
-    if (piece.sums < 0) return table.attention(args, sequence, piece.task, scratch);
-    table.attention_chunks(args, sequence, piece.task, piece.chunks, scratch, sums + piece.sums);
+    if (piece.sums < 0) return whole(args, sequence, piece.task, scratch);
+    chunks(args, sequence, piece.task, piece.chunks, scratch, sums + piece.sums);
   });
   context.pool->run(int64_t(plan.merges.size()), [&](int64_t i, int) {
     const Piece& merge = plan.merges[size_t(i)];

@@ -43,6 +43,13 @@ class AttentionOp : public testing::TestWithParam<int> {
     EXPECT_TRUE(all_same_bits(out, alone));
   }
 
+  // The same in the bfloat16 profile, which rounds operands over such a layout or does not.
+  void expect_in_bf16_profile(const KvLayout& layout, int32_t heads, bool rounds) {
+    context_.profile = Profile::kBFloat16;
+    rounds_ = rounds;
+    expect_the_bits_of_rows_alone(layout, heads);
+  }
+
  private:
   static constexpr int32_t kBlocks = 140;
 
@@ -64,7 +71,8 @@ class AttentionOp : public testing::TestWithParam<int> {
       for (int32_t head = 0; head < args.kv.layout.kv_heads; ++head) {
         const AttentionTask task = {.kv_head = head, .row_begin = row, .row_end = row + 1};
         std::vector<float> scratch(size_t(context_.table->attention_scratch(args, task)));
-        context_.table->attention(args, sequence, task, scratch.data());
+        const auto attend = rounds_ ? context_.table->attention_bf16 : context_.table->attention;
+        attend(args, sequence, task, scratch.data());
       }
     }
   }
@@ -72,6 +80,7 @@ class AttentionOp : public testing::TestWithParam<int> {
   TestNumbers numbers_{23};
   ThreadPool pool_;
   KernelContext context_;
+  bool rounds_ = false;
   std::vector<std::byte> memory_;
 };
 INSTANTIATE_TEST_SUITE_P(Threads, AttentionOp, testing::Values(1, 2, 3),
@@ -92,6 +101,22 @@ TEST_P(AttentionOp, ManyHeadsThatShareOneKeyArePartedAmongThreads) {
                         .block_size = 16};
   expect_the_bits_of_rows_alone(latent, 11);
   expect_the_bits_of_rows_alone(latent, 70);
+}
+
+TEST_P(AttentionOp, TheBfloat16ProfileRoundsOverACacheOfBfloat16Alone) {
+  KvLayout layout{.layers = 2, .kv_heads = 2, .head_dim = 12, .value_dim = 12, .block_size = 16};
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    layout.dtype = dtype;
+    expect_in_bf16_profile(layout, 4, dtype == DType::kBFloat16);
+  }
+  layout = {.dtype = DType::kBFloat16,
+            .layers = 2,
+            .kv_heads = 1,
+            .head_dim = 20,
+            .value_dim = 13,
+            .values_in_keys = true,
+            .block_size = 16};
+  expect_in_bf16_profile(layout, 11, false);
 }
 
 }  // namespace

@@ -64,6 +64,8 @@ struct ChunkPart {
   float* value;         // [rows][value_dim]
   float* widened;       // some tiles of keys or of values as float32
   float* lane_weights;  // where values are in the keys: weights of 16 rows, [kChunkKeys][16]
+  float* operands;      // of rounded products: q, [rows][rounded_row_floats]
+  float* edge;          // likewise: a tile of values in which one key alone is set
 };
 
 template <DType kType>
@@ -88,18 +90,52 @@ RLGEN_INLINE F32x16 load_at_n(const std::byte* p, int64_t i, int n) {
   }
 }
 
+// What the inner loops take in one step: of rows of a tile, which have an element of each of its 16
+// keys or a key's values, a vector. A step is row row_of(step), and those that load needs beside
+// it.
+template <DType kType>
+struct PlainSteps {
+  using Vector = F32x16;
+  static constexpr int kTileSteps = kTileKeys;  // of the values of a tile
+  static constexpr int kRows = 1;               // of a step
+  static constexpr int kElement = kType == DType::kFloat32 ? 4 : 2;
+  RLGEN_INLINE int64_t row_of(int64_t step) { return step; }
+  // Elements i .. i + 15 of the tile, whose rows have `width`.
+  RLGEN_INLINE Vector load(const std::byte* tile, int64_t i, int64_t) {
+    return load_at<kType>(tile, i);
+  }
+  RLGEN_INLINE Vector load_n(const std::byte* tile, int64_t i, int64_t, int n) {
+    return load_at_n<kType>(tile, i, n);
+  }
+  RLGEN_INLINE Vector broadcast_at(const float* x) { return broadcast(*x); }
+  RLGEN_INLINE F32x16 add(Vector x, Vector y, F32x16 sum) { return fma(x, y, sum); }
+};
+
+// Tiles by their number in the chunk, and what is fetched after each; null where nothing is.
+struct TilesOfChunk {
+  const std::byte* const* tiles;
+  const std::byte* const* after;
+};
+
+// Nothing to fetch.
+constexpr const std::byte* kNoTiles[kChunkTiles] = {};
+
 template <DType kType>
 RLGEN_INLINE const std::byte* widen(const std::byte* from, int64_t n, float* to) {
   for (int64_t i = 0; i < n; i += 16) store(load_at<kType>(from, i), to + i);
   return reinterpret_cast<const std::byte*>(to);
 }
 
-// Fetches n elements from element i on; `p` may be null.
-template <DType kType>
-RLGEN_INLINE void fetch(const std::byte* p, int64_t i, int n) {
-  constexpr int kElement = kType == DType::kFloat32 ? 4 : 2;
-  if (p == nullptr) return;
-  for (int at = 0; at < n * kElement; at += 64) __builtin_prefetch(p + i * kElement + at, 0, 2);
+// Fetches what a step loads in `vectors` vectors from element i on; `tile` may be null.
+template <typename S>
+RLGEN_INLINE void fetch(const std::byte* tile, int64_t i, int64_t width, int vectors) {
+  if (tile == nullptr) return;
+  const bool whole = vectors * 16 == width;
+  const int bytes = vectors * 16 * S::kElement * (whole ? S::kRows : 1);
+  for (int row = 0; row < (whole ? 1 : S::kRows); ++row) {
+    const std::byte* const first = tile + (i + row * width) * S::kElement;
+    for (int at = 0; at < bytes; at += 64) __builtin_prefetch(first + at, 0, 2);
+  }
 }
 
 // How many of `left` rows go together.
@@ -122,10 +158,10 @@ RLGEN_INLINE void with_rows(int rows, F f) {
   return f.template operator()<1>();
 }
 
-// Scores of R rows and T tiles; score [R] with row stride kChunkKeys. Fetches `after` tile by tile.
-template <DType kType, int R, int T>
-static void score_tiles(const float* const* q, const std::byte* const* tiles,
-                        const std::byte* const* after, int64_t head_dim, float scale,
+// Scores of R rows and T tiles, whose rows have `steps` vectors; score [R] with row stride
+// kChunkKeys. Fetches `after` tile by tile.
+template <typename S, int R, int T>
+static void score_tiles(const float* const* q, TilesOfChunk keys, int64_t steps, float scale,
                         float* score) {
   F32x16 sum[R][T];
   RLGEN_UNROLL
@@ -133,18 +169,18 @@ static void score_tiles(const float* const* q, const std::byte* const* tiles,
     RLGEN_UNROLL
     for (int t = 0; t < T; ++t) sum[r][t] = zero();
   }
-  for (int64_t d = 0; d < head_dim; ++d) {
-    F32x16 key[T];
+  for (int64_t d = 0; d < steps; ++d) {
+    typename S::Vector key[T];
     RLGEN_UNROLL
     for (int t = 0; t < T; ++t) {
-      fetch<kType>(after[t], d * kTileKeys, kTileKeys);
-      key[t] = load_at<kType>(tiles[t], d * kTileKeys);
+      fetch<S>(keys.after[t], S::row_of(d) * kTileKeys, kTileKeys, 1);
+      key[t] = S::load(keys.tiles[t], S::row_of(d) * kTileKeys, kTileKeys);
     }
     RLGEN_UNROLL
     for (int r = 0; r < R; ++r) {
-      const F32x16 query = broadcast(q[r][d]);
+      const typename S::Vector query = S::broadcast_at(q[r] + d);
       RLGEN_UNROLL
-      for (int t = 0; t < T; ++t) sum[r][t] = fma(query, key[t], sum[r][t]);
+      for (int t = 0; t < T; ++t) sum[r][t] = S::add(query, key[t], sum[r][t]);
     }
   }
   RLGEN_UNROLL
@@ -156,13 +192,10 @@ static void score_tiles(const float* const* q, const std::byte* const* tiles,
   }
 }
 
-// Where the values of a chunk are read: by tile, as in ChunkPart.
-using Tiles = const std::byte* const*;
-
-// value[r] += weight[r][key] * V[key] for keys from .. to - 1 in order: R rows, N vectors from
+// value[r] += weight[r][step] * V[step] for steps from .. to - 1 in order: R rows, N vectors from
 // dimension `at` on, of which the last has `lanes` lanes.
-template <DType kType, int R, int N, bool kWhole>
-static void add_values(const ChunkPart& part, Tiles values, int row, int from, int to,
+template <typename S, int R, int N, bool kWhole>
+static void add_values(const ChunkPart& part, TilesOfChunk values, int row, int from, int to,
                        int64_t value_dim, int64_t at, int lanes) {
   const float* weight = part.weight + int64_t(row) * kChunkKeys;
   float* value = part.value + row * value_dim + at;
@@ -176,23 +209,24 @@ static void add_values(const ChunkPart& part, Tiles values, int row, int from, i
     }
   }
   while (from < to) {
-    const int tile = from / kTileKeys;
-    const int stop = (tile + 1) * kTileKeys < to ? (tile + 1) * kTileKeys : to;
-    int64_t element = int64_t(from % kTileKeys) * value_dim + at;
-    const std::byte* const after = part.after_values[tile];
-    for (; from < stop; ++from, element += value_dim) {
-      fetch<kType>(after, element, N * 16);
-      F32x16 row_of_values[N];
+    const int tile = from / S::kTileSteps;
+    const int stop = (tile + 1) * S::kTileSteps < to ? (tile + 1) * S::kTileSteps : to;
+    const std::byte* const after = values.after[tile];
+    for (; from < stop; ++from) {
+      const int64_t element = S::row_of(from % S::kTileSteps) * value_dim + at;
+      fetch<S>(after, element, value_dim, N);
+      typename S::Vector row_of_values[N];
       RLGEN_UNROLL
       for (int v = 0; v < N; ++v) {
-        row_of_values[v] = kWhole ? load_at<kType>(values[tile], element + v * 16)
-                                  : load_at_n<kType>(values[tile], element + v * 16, lanes);
+        row_of_values[v] = kWhole
+                               ? S::load(values.tiles[tile], element + v * 16, value_dim)
+                               : S::load_n(values.tiles[tile], element + v * 16, value_dim, lanes);
       }
       RLGEN_UNROLL
       for (int r = 0; r < R; ++r) {
-        const F32x16 w = broadcast(weight[r * kChunkKeys + from]);
+        const typename S::Vector w = S::broadcast_at(weight + r * kChunkKeys + from);
         RLGEN_UNROLL
-        for (int v = 0; v < N; ++v) sum[r][v] = fma(w, row_of_values[v], sum[r][v]);
+        for (int v = 0; v < N; ++v) sum[r][v] = S::add(w, row_of_values[v], sum[r][v]);
       }
     }
   }
@@ -210,22 +244,21 @@ static void add_values(const ChunkPart& part, Tiles values, int row, int from, i
   }
 }
 
-// All dimensions of R rows that see every key from .. to - 1.
-template <DType kType, int R>
-static void add_all_values(const ChunkPart& part, Tiles values, int row, int from, int to,
+// All dimensions of R rows that take every step from .. to - 1.
+template <typename S, int R>
+static void add_all_values(const ChunkPart& part, TilesOfChunk values, int row, int from, int to,
                            int64_t value_dim) {
   if (from >= to) return;
   int64_t at = 0;
   for (; at + 16 * kBlockVectors <= value_dim; at += 16 * kBlockVectors) {
-    add_values<kType, R, kBlockVectors, true>(part, values, row, from, to, value_dim, at, 16);
+    add_values<S, R, kBlockVectors, true>(part, values, row, from, to, value_dim, at, 16);
   }
   for (; at + 16 <= value_dim; at += 16) {
-    add_values<kType, R, 1, true>(part, values, row, from, to, value_dim, at, 16);
+    add_values<S, R, 1, true>(part, values, row, from, to, value_dim, at, 16);
   }
   if (at == value_dim) return;
   for (int r = 0; r < R; ++r) {
-    add_values<kType, 1, 1, false>(part, values, row + r, from, to, value_dim, at,
-                                   int(value_dim - at));
+    add_values<S, 1, 1, false>(part, values, row + r, from, to, value_dim, at, int(value_dim - at));
   }
 }
 

@@ -20,6 +20,11 @@ const KernelTable* table();
 namespace avx512_bf16 {
 void linear_bf16(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
 void bf16_operand(const float* x, int64_t k, float* out);
+void attention_bf16(const AttentionArgs& args, const AttentionSequence& sequence,
+                    const AttentionTask& task, float* scratch);
+void attention_chunks_bf16(const AttentionArgs& args, const AttentionSequence& sequence,
+                           const AttentionTask& task, ChunkRange chunks, float* scratch,
+                           float* sums);
 void peak_bf16(int64_t rounds, float* out);
 int64_t peak_bf16_flops();
 }  // namespace avx512_bf16
@@ -38,6 +43,8 @@ const KernelTable* avx512_bf16_table() {
     table.isa = Isa::kAvx512Bf16;
     table.linear_bf16 = avx512_bf16::linear_bf16;
     table.bf16_operand = avx512_bf16::bf16_operand;
+    table.attention_bf16 = avx512_bf16::attention_bf16;
+    table.attention_chunks_bf16 = avx512_bf16::attention_chunks_bf16;
     table.peak_bf16 = avx512_bf16::peak_bf16;
     table.peak_bf16_flops = avx512_bf16::peak_bf16_flops();
     return table;

@@ -151,6 +151,13 @@ struct KernelTable {
   void (*attention_merge)(const AttentionArgs& args, const AttentionSequence& sequence,
                           const AttentionTask& task, ChunkRange chunks, float* scratch,
                           const float* sums);
+  // attention and attention_chunks with the products of the bfloat16 profile. Keys and values are
+  // bfloat16, each with memory of its own.
+  void (*attention_bf16)(const AttentionArgs& args, const AttentionSequence& sequence,
+                         const AttentionTask& task, float* scratch);
+  void (*attention_chunks_bf16)(const AttentionArgs& args, const AttentionSequence& sequence,
+                                const AttentionTask& task, ChunkRange chunks, float* scratch,
+                                float* sums);
 
   // Sums of a row of n >= 1 logits; -inf means masked. With `p` not null p[i] = exp(x[i] - max), 0
   // where masked; with `blocks` not null it gets the sum of each block of the grid.

@@ -54,6 +54,24 @@ inline float stored(DType dtype, float x) {
   return x;
 }
 
+// Flush mode and one multiply-add of the bfloat16 profile (docs/numbers.md), in a machine that
+// keeps subnormals. The same sum scaled by 2^64 tells a result that was rounded up to the least
+// normal number from one that is that number.
+inline constexpr float kLeastNormalFloat = 0x1p-126f;
+
+inline float flushed(float x) {
+  return std::fabs(x) < kLeastNormalFloat ? std::copysign(0.0f, x) : x;
+}
+
+inline float profile_step(float x, float w, float sum) {
+  x = flushed(x);
+  w = flushed(w);
+  const float result = std::fma(x, w, flushed(sum));
+  if (!(std::fabs(result) <= kLeastNormalFloat) || result == 0.0f) return result;
+  const float scaled = std::fma(x * 0x1p64f, w, flushed(sum) * 0x1p64f);
+  return std::fabs(scaled) < 0x1p-62f ? std::copysign(0.0f, result) : result;
+}
+
 inline constexpr float kTestInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kTestNan = std::numeric_limits<float>::quiet_NaN();
 

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/flush_impl.h"
 #include "kernels/linear_impl.h"
 
 // The matrix product of the bfloat16 profile. Its arithmetic is that of the instruction vdpbf16ps:
@@ -64,47 +65,6 @@ struct Bf16ProfileWeights : HalfWeights {
 #endif
 
 #if defined(__aarch64__)
-
-// AArch64 decides before rounding whether a result is subnormal, so it flushes some that x86 rounds
-// up to the least normal number. Each flush raises a flag; tiles that raised it are done again.
-RLGEN_INLINE uint64_t float_control() {
-  uint64_t word;
-  asm volatile("mrs %0, fpcr" : "=r"(word)::"memory");
-  return word;
-}
-RLGEN_INLINE void set_float_control(uint64_t word) {
-  asm volatile("msr fpcr, %0\n isb" ::"r"(word) : "memory");
-}
-RLGEN_INLINE void clear_flags() { asm volatile("msr fpsr, %0" ::"r"(uint64_t{0}) : "memory"); }
-RLGEN_INLINE bool underflowed() {
-  uint64_t word;
-  asm volatile("mrs %0, fpsr" : "=r"(word)::"memory");
-  return (word & 8) != 0;
-}
-
-RLGEN_INLINE float bf16_value(uint16_t x) {
-  const uint32_t bits = uint32_t(x) << 16;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-constexpr float kLeastNormal = 0x1p-126f;
-
-RLGEN_INLINE float flush(float x) {
-  return __builtin_fabsf(x) < kLeastNormal ? __builtin_copysignf(0.0f, x) : x;
-}
-
-// Without flush mode. Scaled by 2^64 the sum is rounded without an end to its exponents, and tells
-// whether 2^-126 is what it was rounded up to.
-[[gnu::noinline]] static float exact_step(float x, float w, float sum) {
-  x = flush(x);
-  w = flush(w);
-  const float result = __builtin_fmaf(x, w, sum);
-  if (!(__builtin_fabsf(result) <= kLeastNormal) || result == 0.0f) return result;
-  const float scaled = __builtin_fmaf(x * 0x1p64f, w, sum * 0x1p64f);
-  return __builtin_fabsf(scaled) < 0x1p-62f ? __builtin_copysignf(0.0f, result) : result;
-}
 
 [[gnu::noinline]] static void exact_tile(const LinearArgs& a, int64_t tile) {
   const auto* w =

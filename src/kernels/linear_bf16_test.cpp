@@ -8,21 +8,6 @@ namespace {
 class LinearBf16 : public OnEachIsa {};
 INSTANTIATE_TEST_SUITE_P(Isas, LinearBf16, testing::ValuesIn(available_isas()), name_of_isa_case);
 
-constexpr float kLeastNormal = 0x1p-126f;
-
-float flush(float x) { return std::fabs(x) < kLeastNormal ? std::copysign(0.0f, x) : x; }
-
-// One multiply-add of the profile, in a machine that keeps subnormals. The same sum scaled by 2^64
-// tells a result that was rounded up to the least normal number from one that is that number.
-float step(float x, float w, float sum) {
-  x = flush(x);
-  w = flush(w);
-  const float result = std::fma(x, w, flush(sum));
-  if (!(std::fabs(result) <= kLeastNormal) || result == 0.0f) return result;
-  const float scaled = std::fma(x * 0x1p64f, w, flush(sum) * 0x1p64f);
-  return std::fabs(scaled) < 0x1p-62f ? std::copysign(0.0f, result) : result;
-}
-
 float rounded(float x) { return float_from_bf16(bf16_from_float(x)); }
 
 // How operands are made: of moderate size, near the border of the subnormal numbers, or any bits.
@@ -78,10 +63,10 @@ std::vector<float> plain_pairs(const RoundedProblem& p) {
       const auto w = [&](int64_t i) { return i < p.k ? p.weights[size_t(c * p.k + i)] : 0.0f; };
       float sum = 0.0f;
       for (int64_t i = 0; i < p.k; i += 2) {
-        sum = step(x(i + 1), w(i + 1), sum);
-        sum = step(x(i), w(i), sum);
+        sum = profile_step(x(i + 1), w(i + 1), sum);
+        sum = profile_step(x(i), w(i), sum);
       }
-      y.push_back(flush(sum + flush(p.bias[size_t(c)])));
+      y.push_back(flushed(sum + flushed(p.bias[size_t(c)])));
     }
   }
   return y;
@@ -125,8 +110,8 @@ TEST_P(LinearBf16, DeepAndWideOnTwoThreads) {
 
 // The tiny operands do reach the border; otherwise the tests above would show little.
 TEST(LinearBf16Step, TinyProductsAreFlushedAndRoundedUp) {
-  EXPECT_EQ(step(0x1p-76f, -0x1p-76f, 0x1p-126f), kLeastNormal);
-  EXPECT_EQ(step(0x1p-75f, -0x1.8p-75f, 0x1p-126f), 0.0f);
+  EXPECT_EQ(profile_step(0x1p-76f, -0x1p-76f, 0x1p-126f), kLeastNormalFloat);
+  EXPECT_EQ(profile_step(0x1p-75f, -0x1.8p-75f, 0x1p-126f), 0.0f);
   const std::vector<float> y = plain_pairs(make_rounded_problem(Kind::kTiny, 30, 60, 2));
   int zeros = 0;
   int small = 0;

@@ -12,7 +12,7 @@
 
 namespace rlgen::kernels {
 
-// The arithmetic of linear layers (docs/numbers.md). Everything else is float32 in both.
+// The arithmetic of products (docs/numbers.md). Everything else is float32 in both.
 enum class Profile {
   kFloat32,   // nothing is rounded on the way
   kBFloat16,  // operands are rounded to bfloat16; weights must be bfloat16
@@ -22,6 +22,9 @@ enum class Profile {
 std::string_view profile_name(Profile profile);
 // Nothing for any other name.
 std::optional<Profile> parse_profile(std::string_view name);
+
+// Counts changes of its rules in docs/numbers.md: results of two revisions never mix.
+int32_t arithmetic_revision(Profile profile);
 
 // What a threaded operation runs on. Borrowed; one user at a time.
 struct KernelContext {
@@ -102,6 +105,10 @@ void gated_linear(const KernelContext& context, const LinearArgs& args, const Ga
 // The same of a grouped product.
 void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
                           const Gating& gating, float* out);
+
+// Whether attention over such a cache has the products of the bfloat16 profile: keys and values in
+// bfloat16, each with memory of its own.
+bool attention_rounds(Profile profile, const KvLayout& layout);
 
 // Attention of every sequence of a step. Scratch is kept in the context's threads.
 void attention(const KernelContext& context, const AttentionArgs& args,

@@ -162,7 +162,7 @@ void rope_part(const KernelTable& table, Input& input, DigestStream& stream) {
 }
 
 // Keys in blocks in no order, three heads that share them, the last rows of the sequence.
-void attention_over(const KernelTable& table, const KvLayout& layout, Input& input,
+void attention_over(const KernelTable& table, const KvLayout& layout, bool rounds, Input& input,
                     DigestStream& stream) {
   constexpr int32_t kBlocks = 40;
   constexpr int32_t kKeys = 16 * kBlocks;
@@ -192,9 +192,9 @@ void attention_over(const KernelTable& table, const KvLayout& layout, Input& inp
                              .sinks = sink ? sinks.data() : nullptr};
     const AttentionTask task{.row_end = kRows};
     Floats scratch(static_cast<size_t>(table.attention_scratch(args, task)));
-    table.attention(args,
-                    {.block_table = blocks.data(), .rows = kRows, .first_position = kKeys - kRows},
-                    task, scratch.data());
+    const auto attend = rounds ? table.attention_bf16 : table.attention;
+    attend(args, {.block_table = blocks.data(), .rows = kRows, .first_position = kKeys - kRows},
+           task, scratch.data());
     take(stream, out);
   }
 }
@@ -210,8 +210,20 @@ void attention_part(const KernelTable& table, bool values_in_keys, Input& input,
                     .value_dim = values_in_keys ? 34 : 24,
                     .values_in_keys = values_in_keys,
                     .block_size = 16},
-                   input, stream);
+                   /*rounds=*/false, input, stream);
   }
+}
+
+// With the products of the bfloat16 profile.
+void attention_bf16_part(const KernelTable& table, Input& input, DigestStream& stream) {
+  attention_over(table,
+                 {.dtype = DType::kBFloat16,
+                  .layers = 1,
+                  .kv_heads = 1,
+                  .head_dim = 41,
+                  .value_dim = 88,
+                  .block_size = 16},
+                 /*rounds=*/true, input, stream);
 }
 
 void row_part(const KernelTable& table, Input& input, DigestStream& stream) {
@@ -320,6 +332,7 @@ Digest kernel_digest(const KernelTable& table) {
   moe_part(table, input, stream);
   attention_part(table, /*values_in_keys=*/true, input, stream);
   router_groups_part(table, input, stream);
+  attention_bf16_part(table, input, stream);
   return stream.digest();
 }
 

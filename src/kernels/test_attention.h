@@ -24,7 +24,58 @@ struct Shape {
   int64_t window = 0;
   bool sinks = false;
   bool values_in_keys = false;
+  bool rounds = false;  // has the products of the bfloat16 profile
+  // Factors of the data, powers of 2: with small ones products are subnormal. The scale makes up
+  // for those of queries and keys.
+  float key_size = 1.0f;
+  float value_size = 1.0f;
 };
+
+// One or two of everything that the kernels take another way for.
+inline std::vector<Shape> shapes() {
+  return {
+      {.heads = 1, .kv_heads = 1, .head_dim = 8, .value_dim = 8},
+      {.heads = 3, .kv_heads = 1, .head_dim = 64, .value_dim = 64},
+      {.heads = 4, .kv_heads = 2, .head_dim = 20, .value_dim = 36, .dtype = DType::kBFloat16},
+      {.heads = 8, .kv_heads = 1, .head_dim = 16, .value_dim = 80, .dtype = DType::kFloat16},
+      {.heads = 7, .kv_heads = 1, .head_dim = 12, .value_dim = 128, .window = 37},
+      {.heads = 5, .kv_heads = 1, .head_dim = 16, .value_dim = 16, .block_size = 48, .window = 300},
+      {.heads = 6, .kv_heads = 2, .head_dim = 24, .value_dim = 40, .window = 37, .sinks = true},
+      {.heads = 8, .kv_heads = 1, .dtype = DType::kBFloat16, .sinks = true},
+      {.heads = 9, .kv_heads = 1, .head_dim = 47, .value_dim = 35, .values_in_keys = true},
+      {.heads = 13,
+       .kv_heads = 1,
+       .head_dim = 72,
+       .value_dim = 64,
+       .block_size = 32,
+       .dtype = DType::kBFloat16,
+       .values_in_keys = true},
+      {.heads = 3, .head_dim = 64, .value_dim = 64, .dtype = DType::kBFloat16, .rounds = true},
+      {.heads = 7,
+       .head_dim = 13,
+       .value_dim = 35,
+       .dtype = DType::kBFloat16,
+       .window = 37,
+       .rounds = true},
+      {.heads = 6,
+       .kv_heads = 2,
+       .head_dim = 24,
+       .value_dim = 81,
+       .block_size = 48,
+       .dtype = DType::kBFloat16,
+       .window = 300,
+       .sinks = true,
+       .rounds = true},
+      // Products around the least normal number.
+      {.heads = 4,
+       .head_dim = 17,
+       .value_dim = 20,
+       .dtype = DType::kBFloat16,
+       .rounds = true,
+       .key_size = 0x1p-61f,
+       .value_size = 0x1p-122f},
+  };
+}
 
 // Which number of the data, in [-1, 1): what a position, a head and a dimension have, whatever the
 // layout.
@@ -83,7 +134,8 @@ class Sequence {
     std::vector<float> q(rows * q_width);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < q_width; ++i) {
-        q[row * q_width + i] = number(3, first + row, i / shape_.head_dim, i % shape_.head_dim);
+        q[row * q_width + i] =
+            shape_.key_size * number(3, first + row, i / shape_.head_dim, i % shape_.head_dim);
       }
     }
     std::vector<float> out(rows * out_width, -9.0f);
@@ -124,7 +176,10 @@ class Sequence {
   // From now on so many query heads of a KV head go together; 0: all.
   void cut_heads(int32_t heads) { heads_ = heads; }
 
-  float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)); }
+  float scale() const {
+    return 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)) / shape_.key_size /
+           shape_.key_size;
+  }
 
  private:
   void attend_heads(const AttentionArgs& args, const AttentionSequence& sequence,
@@ -135,7 +190,8 @@ class Sequence {
       task.heads = heads_ == 0 ? 0 : std::min(together, sharing - task.first_head);
       std::vector<float> scratch(table_.attention_scratch(args, task), std::bit_cast<float>(~0u));
       if (piece_ == 0) {
-        table_.attention(args, sequence, task, scratch.data());
+        const auto attend = shape_.rounds ? table_.attention_bf16 : table_.attention;
+        attend(args, sequence, task, scratch.data());
       } else {
         attend_in_pieces(args, sequence, task, scratch.data());
       }
@@ -150,7 +206,8 @@ class Sequence {
     std::vector<float> sums(table_.attention_sums(args, task) * all.all, std::bit_cast<float>(~0u));
     for (int64_t begin = (all.all - 1) / piece_ * piece_; begin >= 0; begin -= piece_) {
       const ChunkRange piece = {begin, std::min(begin + piece_, all.all), all.all};
-      table_.attention_chunks(args, sequence, task, piece, scratch, sums.data());
+      const auto attend = shape_.rounds ? table_.attention_chunks_bf16 : table_.attention_chunks;
+      attend(args, sequence, task, piece, scratch, sums.data());
     }
     table_.attention_merge(args, sequence, task, all, scratch, sums.data());
   }
@@ -159,8 +216,12 @@ class Sequence {
     for (int32_t head = 0; head < shape_.kv_heads; ++head) {
       std::vector<float> k(shape_.head_dim);
       std::vector<float> v(shape_.value_dim);
-      for (int32_t d = 0; d < shape_.head_dim; ++d) k[d] = number(1, position, head, d);
-      for (int32_t d = 0; d < shape_.value_dim; ++d) v[d] = number(2, position, head, d);
+      for (int32_t d = 0; d < shape_.head_dim; ++d) {
+        k[d] = shape_.key_size * number(1, position, head, d);
+      }
+      for (int32_t d = 0; d < shape_.value_dim; ++d) {
+        v[d] = shape_.value_size * number(2, position, head, d);
+      }
       write(position, head, k, v);
     }
   }
@@ -186,17 +247,21 @@ inline int64_t first_key(const Shape& shape, int64_t position) {
   return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
 }
 
-inline float query(int64_t position, int64_t head, int64_t d) {
-  return number(3, position, head, d);
+// As the products read them.
+inline float query(const Shape& shape, int64_t position, int64_t head, int64_t d) {
+  const float q = shape.key_size * number(3, position, head, d);
+  return shape.rounds ? stored(DType::kBFloat16, q) : q;
 }
 
 inline float key(const Shape& shape, int64_t position, int64_t head, int64_t d) {
-  return stored(shape.dtype, number(1, position, head / (shape.heads / shape.kv_heads), d));
+  const int64_t kv_head = head / (shape.heads / shape.kv_heads);
+  return stored(shape.dtype, shape.key_size * number(1, position, kv_head, d));
 }
 
 inline float value(const Shape& shape, int64_t position, int64_t head, int64_t d) {
   if (shape.values_in_keys) return key(shape, position, head, d);
-  return stored(shape.dtype, number(2, position, head / (shape.heads / shape.kv_heads), d));
+  const int64_t kv_head = head / (shape.heads / shape.kv_heads);
+  return stored(shape.dtype, shape.value_size * number(2, position, kv_head, d));
 }
 
 }  // namespace rlgen::kernels::test

@@ -32,16 +32,21 @@ TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
     SCOPED_TRACE(name);
     const Loaded loaded = load_checkpoint(name);
     const auto requests = within_vocabulary(mixed_requests(12), loaded);
-    Settings settings{.isa = "scalar", .profile = kernels::Profile::kBFloat16};
-    const Outcomes alone = run_alone(loaded, settings, requests);
-    settings = {.threads = 2, .budget = 19, .kv_blocks = 24, .profile = settings.profile};
-    for (const kernels::Isa isa : kernels::available_isas()) {
-      settings.isa = kernels::isa_name(isa);
-      expect_equal(alone, run_together(loaded, settings, requests), describe(settings));
+    for (const DType kv_dtype : {DType::kFloat32, DType::kBFloat16}) {
+      Settings settings{
+          .isa = "scalar", .kv_dtype = kv_dtype, .profile = kernels::Profile::kBFloat16};
+      const Outcomes alone = run_alone(loaded, settings, requests);
+      settings.threads = 2;
+      settings.budget = 19;
+      settings.kv_blocks = 24;
+      for (const kernels::Isa isa : kernels::available_isas()) {
+        settings.isa = kernels::isa_name(isa);
+        expect_equal(alone, run_together(loaded, settings, requests), describe(settings));
+      }
+      const Outcomes unrounded = run_alone(loaded, {.kv_dtype = kv_dtype}, requests);
+      EXPECT_NE(digest_of_outcome(alone.at(2)), digest_of_outcome(unrounded.at(2)));
+      for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
     }
-    const Outcomes unrounded = run_alone(loaded, {}, requests);
-    EXPECT_NE(digest_of_outcome(alone.at(2)), digest_of_outcome(unrounded.at(2)));
-    for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
   }
   EXPECT_TRUE(report_digest("engine bfloat16 profile", all.digest()));
 }
@@ -54,7 +59,9 @@ TEST(EngineExact, TheCallersFloatModesDoNotReachAnyThread) {
     const Loaded loaded = load_checkpoint(name);
     const auto requests = within_vocabulary(mixed_requests(12), loaded);
     for (const auto profile : {kernels::Profile::kFloat32, kernels::Profile::kBFloat16}) {
-      const Settings settings{.threads = 2, .budget = 19, .profile = profile};
+      const DType kv_dtype =
+          profile == kernels::Profile::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+      const Settings settings{.threads = 2, .budget = 19, .kv_dtype = kv_dtype, .profile = profile};
       const Outcomes alone = run_alone(loaded, settings, requests);
       const uint64_t before = float_control_word();
       for (const uint64_t hostile : hostile_control_words()) {

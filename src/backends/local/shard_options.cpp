@@ -122,6 +122,7 @@ StatusOr<engine::RouteCapture> choose_route_capture(const ShardSpec& spec,
 NumericsId numerics_of(const models::Model& model, kernels::Profile profile,
                        const kernels::KvLayout& layout) {
   return {.profile = std::string(kernels::profile_name(profile)),
+          .revision = kernels::arithmetic_revision(profile),
           .kv_dtype = std::string(torch_name(layout.dtype)),
           .rotary = model.rotary_name,
           .model_digest = model.digest};

@@ -46,7 +46,7 @@ double best_pass(const BenchContext& context, const FilledCache& cache, int32_t 
                                                .first_position = keys - 1};
   const auto all_layers = [&] {
     for (int32_t layer = 0; layer < model.layers; ++layer) {
-      kernels::attention({context.kernels, context.pool.get()},
+      kernels::attention({context.kernels, context.pool.get(), context.profile},
                          {.q = q.data(),
                           .ldq = size,
                           .out = out.data(),

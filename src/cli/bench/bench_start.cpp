@@ -18,7 +18,7 @@ constexpr double kMegabyte = 1e6;
 Status look_at_model(BenchContext* context) {
   const ShardSpec& spec = context->options.engine.spec;
   RLGEN_ASSIGN_OR_RETURN(const backends::MachineChoice machine, backends::choose_machine(spec));
-  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, backends::choose_profile(spec));
+  RLGEN_ASSIGN_OR_RETURN(context->profile, backends::choose_profile(spec));
   RLGEN_ASSIGN_OR_RETURN(const models::Model model, backends::open_model(spec));
   context->model = model.decoder.spec;
   RLGEN_ASSIGN_OR_RETURN(context->kv_layout, backends::choose_kv_layout(spec, model.decoder.spec));
@@ -31,7 +31,8 @@ Status look_at_model(BenchContext* context) {
       model_cost(model.decoder.spec, *model.decoder.table, model.decoder.slots, kv_bytes);
   context->kernels = machine.kernels;
   context->pool = std::make_unique<ThreadPool>(machine.num_threads);
-  context->meter.emplace(*context->kernels, profile, *context->pool, context->cost.weight_bytes());
+  context->meter.emplace(*context->kernels, context->profile, *context->pool,
+                         context->cost.weight_bytes());
   return absl::OkStatus();
 }
 

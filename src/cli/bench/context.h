@@ -36,6 +36,7 @@ struct BenchContext {
   std::vector<std::string> files;  // that hold the weights
   kernels::KvLayout kv_layout;
   const kernels::KernelTable* kernels = nullptr;
+  kernels::Profile profile = kernels::Profile::kFloat32;
   std::unique_ptr<ThreadPool> pool;  // as large as the shard's own
 
   ShardTimer timer;  // outlives the shards

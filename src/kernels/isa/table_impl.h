@@ -2,6 +2,7 @@
 
 // The end of every file of isa/: with RLGEN_ISA as the namespace of one vector type, brings in the
 // kernels and lists them. A kernel is a static function of namespace rlgen::kernels::RLGEN_ISA.
+#include "kernels/attention_bf16_impl.h"
 #include "kernels/attention_impl.h"
 #include "kernels/elementwise_impl.h"
 #include "kernels/kernel_args.h"
@@ -35,6 +36,8 @@ const KernelTable* table() {
       .attention_sums = attention_sums,
       .attention_chunks = attention_chunks,
       .attention_merge = attention_merge,
+      .attention_bf16 = attention_bf16,
+      .attention_chunks_bf16 = attention_chunks_bf16,
       .row_sums = row_sums,
       .row_divide = row_divide,
       .row_keep = row_keep,

@@ -95,11 +95,24 @@ inline __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
   return simde_mm512_fmadd_ps(even(a), even(b), simde_mm512_fmadd_ps(odd(a), odd(b), sum));
 }
 
+inline __m256i cvtneps_pbh(__m512 a) {
+  uint32_t bits[16];
+  uint16_t narrow[16];
+  simde_mm512_storeu_si512(bits, simde_mm512_castps_si512(a));
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t rounded = bits[i] + 0x7fffu + (bits[i] >> 16 & 1u);
+    const bool nan = (bits[i] & 0x7fffffffu) > 0x7f800000u;
+    narrow[i] = static_cast<uint16_t>((nan ? bits[i] | 0x400000u : rounded) >> 16);
+  }
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(narrow));
+}
+
 }  // namespace emulated
 
 #undef _mm256_mask_storeu_epi16
 #undef _mm256_maskz_loadu_epi16
 #undef _mm512_cvtepi32_epi16
+#undef _mm512_cvtneps_pbh
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtps_pd
 #undef _mm512_cvtps_ph
@@ -115,6 +128,7 @@ inline __m512 dpbf16_ps(__m512 sum, __m512i a, __m512i b) {
 #define _mm256_mask_storeu_epi16 emulated::mask_storeu_epi16
 #define _mm512_cvtph_ps emulated::cvtph_ps
 #define _mm512_cvtps_pd emulated::cvtps_pd
+#define _mm512_cvtneps_pbh emulated::cvtneps_pbh
 #define _mm512_cvtepi32_epi16 emulated::cvtepi32_epi16
 #define _mm512_extractf32x8_ps emulated::half
 #define _mm512_cvtps_ph(a, rounding) emulated::cvtps_ph(a)

@@ -172,6 +172,29 @@ struct Bf16Pairs {
 };
 
 RLGEN_INLINE Bf16Pairs load_pairs(const uint16_t* p) { return {_mm512_loadu_si512(p)}; }
+// Pairs from n on are zero.
+RLGEN_INLINE Bf16Pairs load_pairs_n(const uint16_t* p, int n) {
+  return {_mm512_castps_si512(_mm512_maskz_loadu_ps(lanes_below(n), p))};
+}
+// The bits of sixteen pairs.
+RLGEN_INLINE F32x16 pair_bits(Bf16Pairs a) { return {_mm512_castsi512_ps(a.v)}; }
+
+// Sixteen single ones; elements from n on are zero.
+RLGEN_INLINE __m256i load_halves_n(const uint16_t* p, int n) {
+  return n == 16 ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))
+                 : _mm256_maskz_loadu_epi16(lanes_below(n), p);
+}
+// Rounds lanes that are zero, normal numbers or NaN.
+RLGEN_INLINE void store_normal_bf16(F32x16 a, uint16_t* p) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), __m256i(_mm512_cvtneps_pbh(a.v)));
+}
+RLGEN_INLINE Bf16Pairs interleave(__m256i even, __m256i odd) {
+  const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i second = _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16)), 16);
+  const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(even), odd, 1);
+  return {_mm512_permutexvar_epi16(_mm512_or_si512(lane, second), both)};
+}
+
 // One pair, held in the bits of a float, to all lanes.
 RLGEN_INLINE Bf16Pairs broadcast_pair(const float* p) {
   return {_mm512_castps_si512(_mm512_set1_ps(*p))};

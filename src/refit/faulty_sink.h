@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -31,6 +32,7 @@ class FaultySink final : public WeightSink {
   }
   Status write(std::string_view, std::string_view name, size_t offset,
                std::span<const std::byte> bytes) override {
+    if (on_write) on_write(name);
     std::lock_guard lock(mutex_);
     ++writes;
     largest = std::max(largest, bytes.size());
@@ -62,6 +64,7 @@ class FaultySink final : public WeightSink {
     return writes;
   }
 
+  std::function<void(std::string_view name)> on_write;  // called first, if set
   Step fail_at = Step::kNone;
   Status fault = absl::UnavailableError("the sink is out");
   int good_writes = 0;

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "base/copy.h"
 #include "refit/ipc_endpoint.h"
 
 namespace rlgen::refit {
@@ -24,11 +25,16 @@ std::span<const std::byte> bytes_of(const TensorView& tensor) {
   return {tensor.data, size_t(tensor.shape.num_elements()) * size_t(size_of(tensor.dtype))};
 }
 
-// Puts a tensor behind those of `frame`, at `to` in its buffer.
+// Puts a tensor behind those of `frame`, at `to` in its buffer. What is larger than a batch has
+// left the caches before it is read.
 void add(std::string_view name, const TensorView& tensor, std::span<std::byte> to,
          IpcFrame* frame) {
   const auto bytes = bytes_of(tensor);
-  if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
+  if (int64_t(bytes.size()) > kIpcBatchBytes) {
+    copy_past_caches(to.data(), bytes.data(), bytes.size());
+  } else if (!bytes.empty()) {
+    std::memcpy(to.data(), bytes.data(), bytes.size());
+  }
   frame->names.emplace_back(name);
   frame->layouts.push_back(ipc_layout(tensor.dtype, tensor.shape));
   frame->used_bytes += int64_t(ipc_align(bytes.size()));
@@ -75,7 +81,7 @@ Status IpcSender::send(std::string_view name, const TensorView& tensor) {
   if (size > room - size_t(batch_.used_bytes)) RLGEN_RETURN_IF_ERROR(flush());
   const auto to = buffers_->halves[filling_].writable().subspan(size_t(batch_.used_bytes));
   add(name, tensor, to, &batch_);
-  return absl::OkStatus();
+  return batch_.used_bytes < kIpcBatchBytes ? absl::OkStatus() : flush();
 }
 
 Status IpcSender::await_answer() {
@@ -92,6 +98,7 @@ Status IpcSender::await_answer() {
                     answer->size()));
   }
   waiting_ = false;
+  if (std::exchange(alone_sent_, false) && own_) own_->alone.reset();
   return absl::OkStatus();
 }
 
@@ -115,6 +122,7 @@ Status IpcSender::flush() {
 
 Status IpcSender::send_alone(std::string_view name, const TensorView& tensor) {
   RLGEN_RETURN_IF_ERROR(flush());
+  if (alone_sent_) RLGEN_RETURN_IF_ERROR(await_answer());
   const auto size = int64_t(ipc_align(bytes_of(tensor).size()));
   auto& alone = buffers_->alone;
   if (!alone || alone->size() < size) {
@@ -125,9 +133,8 @@ Status IpcSender::send_alone(std::string_view name, const TensorView& tensor) {
       .complete = false, .buffer = alone->name(), .buffer_bytes = alone->size(), .names = {}};
   add(name, tensor, alone->writable(), &frame);
   RLGEN_RETURN_IF_ERROR(send_frame(frame));
-  const Status answered = await_answer();
-  if (own_) own_->alone.reset();
-  return answered;
+  alone_sent_ = true;
+  return absl::OkStatus();
 }
 
 Status IpcSender::finish() {

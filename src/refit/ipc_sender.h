@@ -16,9 +16,13 @@
 
 namespace rlgen::refit {
 
-// Of both staging buffers together. Small enough that what one side has written is still in a cache
-// when the other side reads it.
+// Of both staging buffers together.
 inline constexpr int64_t kIpcBufferBytes = int64_t(32) << 20;
+
+// A batch goes once it holds so much, however much more its buffer would: what one side has written
+// is then still in a cache when the other side reads it, and in the same pages every time. Batches
+// of half the size wait longer for messages, larger ones for memory.
+inline constexpr int64_t kIpcBatchBytes = int64_t(4) << 20;
 
 // A sender's staging memory, which a trainer keeps from one update to the next: the first touch of
 // shared memory costs several times a copy. One sender at a time. Move only.
@@ -39,7 +43,8 @@ struct IpcSendOptions {
 
 // The trainer's end: packs tensors, in the order of the calls, into two buffers of shared memory by
 // turns and fills one while the receiver reads the other. A tensor larger than one of them has one
-// of its own, which is freed once it was read unless the buffers are kept. One thread at a time.
+// of its own, which the receiver reads while the next batch is filled, and which is freed once it
+// was read unless the buffers are kept. One thread at a time.
 // Buffers that it made and the socket's file go with the object, on every path.
 class IpcSender {
  public:
@@ -67,8 +72,9 @@ class IpcSender {
   std::unique_ptr<IpcBuffers> own_;  // null where the caller keeps them
   IpcBuffers* buffers_;
   int filling_ = 0;
-  IpcFrame batch_;        // what the filling buffer holds
-  bool waiting_ = false;  // for an answer
+  IpcFrame batch_;           // what the filling buffer holds
+  bool waiting_ = false;     // for an answer
+  bool alone_sent_ = false;  // the answer is that to the buffer of one tensor
 };
 
 }  // namespace rlgen::refit

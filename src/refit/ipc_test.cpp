@@ -101,6 +101,51 @@ TEST_F(IpcTest, T18_EveryTensorArrives) {
   }
 }
 
+// Not once a whole buffer is full: the receiver would find it in memory, not in a cache.
+TEST_F(IpcTest, ABatchGoesOnceItFillsACache) {
+  spec_.manifest.clear();
+  for (int i = 0; i < 10; ++i) {
+    const ManifestEntry entry{.name = std::to_string(i), .shape = {1024, 320}, .digest = {}};
+    tensors_[entry.name].assign(size_t(1024 * 320 * 4), std::byte(i));
+    spec_.manifest.push_back(entry);
+  }
+  std::erase_if(tensors_, [](const auto& tensor) { return tensor.first.starts_with("layers"); });
+  auto receiving = receive();
+  IpcSender to = sender(kIpcBufferBytes);
+  ASSERT_TRUE(send_all(to).ok());
+  const auto report = receiving.get();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->batches, 3);  // of 4, 4 and 2 tensors of 1.25 MiB each
+  EXPECT_EQ(sink_.serving, tensors_);
+}
+
+// Nor does the next tensor that needs a buffer of its own overwrite this one.
+TEST_F(IpcTest, ASenderGoesOnWhileATensorOfABufferOfItsOwnIsRead) {
+  for (const bool kept : {false, true}) {
+    std::promise<void> sent_the_next;
+    auto next = sent_the_next.get_future().share();
+    bool went_on = false;
+    sink_.on_write = [&](std::string_view name) {
+      if (name == "layers.7") went_on = next.wait_for(seconds(10)) == std::future_status::ready;
+    };
+    spec_.manifest[9].shape = {80, 100};
+    tensors_["layers.9"].assign(80 * 100 * 4, std::byte(9));
+    auto buffers = *IpcBuffers::create(1 << 14);
+    auto receiving = receive();
+    IpcSendOptions options{.buffer_bytes = 1 << 14, .timeout = seconds(20)};
+    if (kept) options.buffers = &buffers;
+    auto to = *IpcSender::create(endpoint_, options);
+    for (const ManifestEntry& entry : spec_.manifest) {
+      ASSERT_TRUE(to.send(entry.name, view(entry.name)).ok());
+      if (entry.name == "layers.8") sent_the_next.set_value();
+    }
+    ASSERT_TRUE(to.finish().ok());
+    EXPECT_TRUE(receiving.get().ok());
+    EXPECT_TRUE(went_on);
+    EXPECT_EQ(sink_.serving, tensors_);
+  }
+}
+
 TEST_F(IpcTest, T18_OneOfAnyOrderAndOneAtATime_FB081_FB096) {
   auto receiving = receive();
   std::vector<ManifestEntry> shuffled = spec_.manifest;

@@ -87,8 +87,10 @@ StatusOr<ZmqSocket> ZmqSocket::make(int type, const std::string& endpoint, bool 
   if (state->socket == nullptr) return zmq_error("make a socket for", endpoint);
   const int linger = 0;
   zmq_setsockopt(state->socket, ZMQ_LINGER, &linger, sizeof(linger));
-  const int again_ms = 10;  // the other end may bind later
+  const int again_ms = 1;  // the other end may bind later: soon, or much later
+  const int seldom_ms = 10;
   zmq_setsockopt(state->socket, ZMQ_RECONNECT_IVL, &again_ms, sizeof(again_ms));
+  zmq_setsockopt(state->socket, ZMQ_RECONNECT_IVL_MAX, &seldom_ms, sizeof(seldom_ms));
   const int64_t most = 64 << 20;
   zmq_setsockopt(state->socket, ZMQ_MAXMSGSIZE, &most, sizeof(most));
   if (zmq_socket_monitor(state->socket, kEvents, ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED) !=

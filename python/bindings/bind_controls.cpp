@@ -23,7 +23,7 @@ using namespace nb::literals;
 
 // Both wait for the step that is under way, which a large prefill makes long.
 void pause(Engine& engine, const std::string& mode_name, bool clear_cache,
-           std::optional<double> timeout_s) {
+           std::optional<Seconds> timeout_s) {
   const PauseMode mode = unwrap(parse_pause_mode(mode_name));
   generation::PauseOptions options{.clear_cache = clear_cache};
   if (timeout_s) options.timeout = to_milliseconds(*timeout_s);
@@ -31,7 +31,7 @@ void pause(Engine& engine, const std::string& mode_name, bool clear_cache,
            {.work = [&engine, mode, options] { return engine.generation().pause(mode, options); }});
 }
 
-void resume(Engine& engine, std::optional<double> timeout_s) {
+void resume(Engine& engine, std::optional<Seconds> timeout_s) {
   const auto timeout = timeout_s ? to_milliseconds(*timeout_s) : generation::kPauseTimeout;
   wait_for(engine, {.work = [&engine, timeout] { return engine.generation().resume(timeout); }});
 }

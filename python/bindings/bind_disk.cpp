@@ -42,7 +42,7 @@ void send_checkpoint(Engine& engine, const std::string& folder, const UpdateWord
 }
 
 std::pair<int64_t, std::string> wait_for_version(const std::string& root, int64_t at_least,
-                                                 double timeout_s) {
+                                                 Seconds timeout_s) {
   const auto timeout = to_milliseconds(timeout_s);
   Watch watch;
   auto found = [&] {

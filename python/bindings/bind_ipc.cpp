@@ -29,7 +29,7 @@ using namespace nb::literals;
 using Report = std::tuple<int64_t, int64_t, int64_t>;
 
 Report receive_ipc(Engine& engine, const std::string& endpoint, const std::vector<Entry>& manifest,
-                   const UpdateWords& words, double message_timeout_s) {
+                   const UpdateWords& words, Seconds message_timeout_s) {
   const UpdateSpec spec = to_spec(words, manifest);
   Watch watch;
   refit::IpcReceiveOptions options{.timeout = to_milliseconds(message_timeout_s)};
@@ -50,7 +50,7 @@ class Sender {
  public:
   static std::unique_ptr<Sender> make(const std::string& endpoint,
                                       std::shared_ptr<refit::IpcBuffers> buffers,
-                                      double timeout_s) {
+                                      Seconds timeout_s) {
     auto made = std::make_unique<Sender>();
     made->buffers_ = std::move(buffers);
     refit::IpcSendOptions options{.buffers = made->buffers_.get(),

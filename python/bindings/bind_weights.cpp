@@ -179,7 +179,7 @@ void bind_options(nb::module_& module) {
           "__init__",
           [](UpdateWords* self, std::string update_id, std::optional<int64_t> version,
              std::string kv_policy, std::optional<int64_t> base, bool allow_rollback, bool cast,
-             bool check_finite, std::optional<double> timeout_s) {
+             bool check_finite, std::optional<Seconds> timeout_s) {
             new (self) UpdateWords{std::move(update_id), version, std::move(kv_policy), base,
                                    allow_rollback,       cast,    check_finite,         timeout_s};
           },

@@ -23,13 +23,16 @@ KvPolicy to_policy(const std::string& name) {
 
 }  // namespace
 
-std::chrono::milliseconds to_milliseconds(double seconds) {
-  if (!(seconds > 0.0 && std::isfinite(seconds))) {
+std::chrono::milliseconds to_milliseconds(Seconds seconds) {
+  const double value = seconds.value;
+  if (seconds.truth || !(value > 0.0 && std::isfinite(value))) {
+    const std::string given =
+        seconds.truth ? (value != 0.0 ? "True" : "False") : fmt::to_string(value);
     throw StatusError(absl::InvalidArgumentError(
-        fmt::format("timeout_s is {}; it must be None or a positive finite number", seconds)));
+        fmt::format("timeout_s is {}; it must be None or a positive finite number", given)));
   }
   return std::chrono::milliseconds(
-      static_cast<int64_t>(std::ceil(std::min(seconds, kLongestTimeout) * 1000.0)));
+      static_cast<int64_t>(std::ceil(std::min(value, kLongestTimeout) * 1000.0)));
 }
 
 ManifestEntry to_entry(const Entry& words) {

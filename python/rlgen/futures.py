@@ -45,8 +45,10 @@ def wait(futures: Any, timeout_s: float | None = None) -> Any:
 
     Takes what rlgen's members give out and references of Ray. The first error in that order is raised, of a
     reference the one that its work raised; DeadlineError (a TimeoutError) when not all are there after
-    `timeout_s` seconds.
+    `timeout_s` seconds. BadInputError for a timeout_s that is no number: True counts as none.
     """
+    if isinstance(timeout_s, bool) or timeout_s != timeout_s:
+        raise BadInputError(f"timeout_s is {timeout_s}; it must be None or a number")
     if not isinstance(futures, list | tuple):
         return wait([futures], timeout_s)[0]
     deadline = None if timeout_s is None else time.monotonic() + timeout_s

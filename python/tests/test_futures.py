@@ -36,6 +36,11 @@ class FuturesTest(unittest.TestCase):
         futures.wait(late)
         self.assertTrue(futures.is_done(late))
 
+    def test_times_that_are_none_are_refused(self) -> None:
+        for wrong in (True, False, float("nan")):
+            with self.assertRaisesRegex(BadInputError, f"timeout_s is {wrong}"):
+                futures.wait([], wrong)
+
     def test_what_is_no_future_is_refused(self) -> None:
         for call in (lambda: futures.wait([3]), lambda: futures.is_done(3)):
             with self.assertRaisesRegex(BadInputError, "a int is no future"):

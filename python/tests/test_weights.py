@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING or (has("rlgen._native") and has("numpy")):
     import numpy as np
     from rlgen import LLM, AsyncLLM, SamplingParams
     from rlgen.errors import BadInputError, CorruptDataError, DeadlineError, WrongStateError
+    from rlgen.weight_sync import send_weights
     from rlgen.weights import StoredVersion, TensorInfo, manifest_of, wait_for_version
 
 MODEL = "llama_fp16"
@@ -117,6 +119,21 @@ class UpdateTest(unittest.TestCase):
             self.assertIsInstance(caught.exception, BadInputError)
             self.assertEqual(self.bits(), first)
             self.assertEqual(self.llm.weight_version, 0)
+
+    def test_true_is_no_time_anywhere(self) -> None:
+        calls: list[Callable[[bool], object]] = [
+            lambda wrong: self.llm.pause(timeout_s=wrong),
+            lambda wrong: self.llm.resume(timeout_s=wrong),
+            lambda wrong: self.llm.update_weights(self.tensors, timeout_s=wrong),
+            lambda wrong: self.llm.begin_update(manifest_of(self.tensors.items()), timeout_s=wrong),
+            lambda wrong: wait_for_version("no/such/folder", timeout_s=wrong),
+            lambda wrong: send_weights("ipc:///tmp/nobody", self.tensors.items(), timeout_s=wrong),
+        ]
+        for call in calls:
+            for wrong in (True, False):
+                with self.assertRaisesRegex(BadInputError, f"timeout_s is {wrong}; "):
+                    call(wrong)
+        self.assertEqual(self.llm.weight_version, 0)
 
     def test_another_type_with_cast(self) -> None:
         first = self.bits()

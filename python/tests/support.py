@@ -14,6 +14,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINTS = ROOT / "tests" / "fixtures" / "checkpoints"
 
+# At the start of a program that is to be interrupted: what is run in the background ignores Ctrl-C by inheritance.
+HEEDS_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
 
 def _module_of(path: Path) -> ModuleType:
     """A module that stands elsewhere, by its file."""

@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import checkpoint, needs_native, needs_numpy
+from support import HEEDS_CTRL_C, checkpoint, needs_native, needs_numpy
 
 MODEL = "llama_fp16"
 
@@ -216,7 +216,7 @@ class InterruptTest(unittest.TestCase):
     def interrupt(self, program: str, place: str) -> None:
         """Runs `program`, sends it the signal whenever it waits, and looks at what it says."""
         process = subprocess.Popen(
-            [sys.executable, "-c", program, place, MODEL],
+            [sys.executable, "-c", HEEDS_CTRL_C + program, place, MODEL],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

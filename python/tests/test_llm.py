@@ -12,7 +12,7 @@ import unittest
 from typing import TYPE_CHECKING, ClassVar
 from unittest import mock
 
-from support import checkpoint, has, needs_native, needs_numpy
+from support import HEEDS_CTRL_C, checkpoint, has, needs_native, needs_numpy
 
 if TYPE_CHECKING or has("rlgen._native"):
     from rlgen import LLM, RlgenError, SamplingParams
@@ -284,7 +284,7 @@ class InterruptTest(unittest.TestCase):
 
     def test_ctrl_c_ends_a_run_and_leaves_the_model_usable(self) -> None:
         process = subprocess.Popen(
-            [sys.executable, "-c", LONG_RUN, str(checkpoint("llama"))],
+            [sys.executable, "-c", HEEDS_CTRL_C + LONG_RUN, str(checkpoint("llama"))],
             stdout=subprocess.PIPE,
             text=True,
             env=dict(os.environ),

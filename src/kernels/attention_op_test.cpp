@@ -86,21 +86,22 @@ class AttentionOp : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Threads, AttentionOp, testing::Values(1, 2, 3),
                          [](const auto& info) { return std::to_string(info.param); });
 
+constexpr KvLayout kLatent{.dtype = DType::kBFloat16,
+                           .layers = 2,
+                           .kv_heads = 1,
+                           .head_dim = 20,
+                           .value_dim = 13,
+                           .values_in_keys = true,
+                           .block_size = 16};
+
 TEST_P(AttentionOp, HasTheBitsOfRowsAlone) {
   expect_the_bits_of_rows_alone(
       {.layers = 2, .kv_heads = 2, .head_dim = 8, .value_dim = 8, .block_size = 16}, 4);
 }
 
 TEST_P(AttentionOp, ManyHeadsThatShareOneKeyArePartedAmongThreads) {
-  const KvLayout latent{.dtype = DType::kBFloat16,
-                        .layers = 2,
-                        .kv_heads = 1,
-                        .head_dim = 20,
-                        .value_dim = 13,
-                        .values_in_keys = true,
-                        .block_size = 16};
-  expect_the_bits_of_rows_alone(latent, 11);
-  expect_the_bits_of_rows_alone(latent, 70);
+  expect_the_bits_of_rows_alone(kLatent, 11);
+  expect_the_bits_of_rows_alone(kLatent, 70);
 }
 
 TEST_P(AttentionOp, TheBfloat16ProfileRoundsOverACacheOfBfloat16Alone) {
@@ -109,14 +110,7 @@ TEST_P(AttentionOp, TheBfloat16ProfileRoundsOverACacheOfBfloat16Alone) {
     layout.dtype = dtype;
     expect_in_bf16_profile(layout, 4, dtype == DType::kBFloat16);
   }
-  layout = {.dtype = DType::kBFloat16,
-            .layers = 2,
-            .kv_heads = 1,
-            .head_dim = 20,
-            .value_dim = 13,
-            .values_in_keys = true,
-            .block_size = 16};
-  expect_in_bf16_profile(layout, 11, false);
+  expect_in_bf16_profile(kLatent, 11, false);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ constexpr int64_t kTaskNanoseconds = 15000;
 constexpr int64_t kPartsPerThread = 8;
 // Rows of x whose pieces of k (kPanelDepth deep) stay in an L2 cache of 512 KiB beside the weights.
 constexpr int64_t kLinearRowBlock = 256;
+
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Cuts `units` of so many nanoseconds each for the threads, into parts that shrink towards the end,

@@ -39,8 +39,9 @@ struct UpdateSpec {
   // which must be the one that is served. Empty: the manifest lists them all.
   std::optional<WeightVersion> base;
   KvPolicy kv_policy = KvPolicy::kRecompute;
-  bool cast = false;          // accept another floating type than the stored one and convert
-  bool check_finite = false;  // prepare refuses a tensor with NaN or an infinite value
+  bool cast = false;  // accept another floating type than the stored one and convert
+  // Prepare refuses a tensor with NaN or an infinite value; a router's bias it refuses always.
+  bool check_finite = false;
   std::optional<std::chrono::milliseconds> deadline;  // from begin to commit
 };
 

@@ -33,6 +33,9 @@ struct WeightSlot {
   // True for a matrix that is multiplied in float32 whatever the profile (a router), and so keeps
   // the type it comes in.
   bool outside_profile = false;
+  // True for a bias of a router: experts are chosen by comparison, which means nothing where a
+  // value is NaN or infinite, so no set with such a value is served.
+  bool must_be_finite = false;
   std::string sized_by;  // for messages: the config key behind its size, "num_experts is 8"; or ""
   size_t offset = 0;     // in the region, a multiple of 64
   size_t bytes = 0;

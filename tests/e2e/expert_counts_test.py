@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import math
 import shutil
+import struct
 import unittest
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,22 @@ class CountsThatDoNotFit(CommandLineTest):
                     tensors[tensor] = Tensor(whole.dtype, [size], (whole.content * 2)[: size * width])
                     said = f'"{tensor}" has shape [{size}], expected [{experts}] ({key} is {experts})'
                     self.refused(tensors, said)
+
+    def test_fb181_a_bias_of_the_router_that_is_not_finite(self) -> None:
+        """One that is added to the scores, and one that is added where experts are chosen."""
+        for name, tensor in (
+            ("gpt_oss", "model.layers.1.mlp.router.bias"),
+            ("deepseek_v3", f"{LAYER}.gate.e_score_correction_bias"),
+        ):
+            for value in (math.nan, math.inf, -math.inf):
+                with self.subTest(name=name, value=value):
+                    shutil.rmtree(self.folder / "model", ignore_errors=True)
+                    tensors = self.copied(name=name)
+                    bias = tensors[tensor]
+                    number = struct.pack("<f", value)
+                    element = number if bias.dtype == "F32" else number[2:]
+                    bias.content = bias.content[: len(element)] + element + bias.content[2 * len(element) :]
+                    self.refused(tensors, f"tensor {tensor}: element 1 is NaN or infinite")
 
 
 if __name__ == "__main__":

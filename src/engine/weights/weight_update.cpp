@@ -23,6 +23,10 @@ bool is_alias(const NameTable& table, const WeightEntry& entry) {
   });
 }
 
+bool must_be_finite(const NameTable& table, std::string_view name) {
+  return table.slots[size_t(table.find(name)->slot)].must_be_finite;
+}
+
 }  // namespace
 
 WeightUpdate::WeightUpdate(UpdateSpec spec, std::shared_ptr<const NameTable> table,
@@ -87,8 +91,10 @@ void WeightUpdate::count() {
 
 Status WeightUpdate::verify() const {
   for (const auto& [name, tensor] : tensors_) RLGEN_RETURN_IF_ERROR(tensor.verify(*weights_));
-  if (!spec_.check_finite) return absl::OkStatus();
-  for (const auto& [name, tensor] : tensors_) RLGEN_RETURN_IF_ERROR(check_finite(*weights_, name));
+  for (const auto& [name, tensor] : tensors_) {
+    if (!spec_.check_finite && !must_be_finite(weights_->table(), name)) continue;
+    RLGEN_RETURN_IF_ERROR(check_finite(*weights_, name));
+  }
   return absl::OkStatus();
 }
 

@@ -26,8 +26,8 @@ class WeightUpdate {
 
   // kFailedPrecondition names the tensors with gaps (at most eight, then a count).
   Status check_complete() const;
-  // Digests and second names (kDataLoss), and where asked for, that all values are finite
-  // (kInvalidArgument). After check_complete.
+  // Digests and second names (kDataLoss), and that values are finite (kInvalidArgument): in slots
+  // that must be, and where asked for in all. After check_complete.
   Status verify() const;
 
   // Counts what the report says; after verify, once, before the served set changes.

@@ -30,11 +30,12 @@ void add_router_slot(const DecoderSpec& spec, const ExpertNames& experts, LayerN
   names->table.close();
 }
 
-// A vector of the router, an element for each expert.
+// A bias of the router, an element for each expert.
 void add_router_vector(const DecoderSpec& spec, const ExpertNames& experts, std::string_view slot,
                        std::string_view tensor, LayerNames* names) {
   names->table.vector(names->slots + std::string(slot));
   names->table.sized_by(count_of(spec.experts));
+  names->table.must_be_finite();
   names->table
       .fill(fmt::format("{}{}.{}", names->tensors, experts.router, tensor), spec.experts.count)
       .close();

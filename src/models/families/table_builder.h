@@ -27,6 +27,8 @@ class TableBuilder {
   void sized_by(std::string key) { open_.sized_by = std::move(key); }
   // Of the matrix that is open: multiplied in float32 whatever the profile.
   void outside_profile() { open_.outside_profile = true; }
+  // Of the slot that is open: a value that is NaN or infinite is refused.
+  void must_be_finite() { open_.must_be_finite = true; }
 
   // The next rows (elements) of the slot that is open.
   TableBuilder& fill(std::string tensor, int64_t rows, NameForm form = NameForm::kOnly);

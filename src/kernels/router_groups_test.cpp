@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "kernels/kernel_test.h"
@@ -147,6 +148,57 @@ TEST_P(RouterGroups, AGroupIsWorthItsTwoBestOrItsBest) {
   EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{3, 2}));
   rule.group_worth = GroupWorth::kLargest;
   EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{0, 1}));
+}
+
+// Groups [.9 .1 .1 .1] and [.6 .6 .1 .1]: the first has the best expert of all.
+TEST_P(RouterGroups, FB179_AGroupIsWorthTheSumOfItsTwoBestBiasedScores) {
+  const Floats half(8, 0.0f);  // sigmoids of 0.5
+  const Floats bias = {0.4f, -0.4f, -0.4f, -0.4f, 0.1f, 0.1f, -0.4f, -0.4f};
+  const RouterRule rule{.experts = 8,
+                        .top_k = 2,
+                        .scores = RouterScores::kSigmoid,
+                        .choice_bias = bias.data(),
+                        .groups = 2,
+                        .top_groups = 1,
+                        .group_worth = GroupWorth::kTwoLargest};
+  EXPECT_EQ(routed(table(), rule, half).ids, (Ids{4, 5}));
+}
+
+// Choices below zero: what closed groups are masked with must lose against them too.
+TEST_P(RouterGroups, FB179_ExpertsOfClosedGroupsLoseAgainstNegativeOnes) {
+  const Floats sigmoids = {0.9f, 0.8f, 0.7f, 0.6f};
+  Floats scores;
+  for (const float sigmoid : sigmoids) scores.push_back(std::log(sigmoid / (1.0f - sigmoid)));
+  const Floats bias(4, -1.0f);
+  RouterRule rule{.experts = 4,
+                  .top_k = 2,
+                  .scores = RouterScores::kSigmoid,
+                  .choice_bias = bias.data(),
+                  .groups = 2,
+                  .top_groups = 1,
+                  .group_worth = GroupWorth::kTwoLargest};
+  EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{0, 1}));
+  rule.group_worth = GroupWorth::kLargest;
+  EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{0, 1}));
+  // The other way round, so that a mask of 0 and the lowest id do not look alike.
+  EXPECT_EQ(routed(table(), rule, {scores.rbegin(), scores.rend()}).ids, (Ids{3, 2}));
+}
+
+// The bias is not taken off what it was added to: 12 + 2e-8 is 12 in float32.
+TEST_P(RouterGroups, FB180_SmallSigmoidsUnderALargeBiasKeepTheirWeights) {
+  const Floats bias = {12.0f, 12.0f, 0.0f, 0.0f};
+  const Floats scores = {float(std::log(2e-8)), float(std::log(6e-8)), 1.0f, 2.0f};
+  const RouterRule rule{.experts = 4,
+                        .top_k = 2,
+                        .normalize = true,
+                        .scores = RouterScores::kSigmoid,
+                        .choice_bias = bias.data()};
+  const Routed row = routed(table(), rule, scores);
+  ASSERT_EQ(row.ids, (Ids{0, 1}));
+  // A score is rounded by 2^-20 at most (its size is below 32), an error of that share in a
+  // sigmoid.
+  EXPECT_NEAR(row.weights[0], 0.25, 0.25 * 0x1p-18);
+  EXPECT_NEAR(row.weights[1], 0.75, 0.75 * 0x1p-18);
 }
 
 TEST_P(RouterGroups, EqualGroupsAndExpertsGoByTheLowest) {

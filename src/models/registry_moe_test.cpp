@@ -35,6 +35,17 @@ TEST(Qwen3Moe, ExpertsOfSomeLayers) {
             (std::vector<bool>{false, false, false}));
 }
 
+TEST(SparseLayers, FB176_TheStepAndTheListBothApply) {
+  for (const char* fixture : {"qwen3_moe", "qwen2_moe"}) {
+    const json config =
+        with(config_of(fixture),
+             {{"num_hidden_layers", 6}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {3}}});
+    EXPECT_EQ(sparse_layers(accept(config)),
+              (std::vector<bool>{false, true, false, false, false, true}))
+        << fixture;
+  }
+}
+
 TEST(Qwen3Moe, WhatItTakesWhereKeysAreAbsent) {
   const json config = config_of("qwen3_moe");
   EXPECT_FALSE(accept(without(config, "norm_topk_prob")).experts.normalize);

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/float_mode.h"
 #include "bindings/errors.h"
 #include "bindings/give_tensor.h"
 #include "contract/batch/output_batch.h"
@@ -33,6 +34,7 @@ Profile profile_of(const GenerationSamplingParams& params) {
 }
 
 nlohmann::json parse_config(const std::string& text) {
+  const ScopedFloatMode mode(FloatMode::kGradual);
   auto parsed = nlohmann::json::parse(text, nullptr, false);
   if (parsed.is_discarded()) {
     throw StatusError(absl::InvalidArgumentError("the configuration is no JSON"));

@@ -8,6 +8,7 @@
 
 #include "backends/local/local_launcher.h"
 #include "backends/local/text_side.h"
+#include "base/float_mode.h"
 #include "contract/sampling_json.h"
 #include "models/model.h"
 
@@ -102,6 +103,7 @@ StatusOr<std::vector<int32_t>> Engine::ids_of(const generation::Prompt& prompt) 
 }
 
 StatusOr<Request> Engine::make_request(RequestWords words) const {
+  const ScopedFloatMode mode(FloatMode::kGradual);
   generation::GenerationRequest request{.id = std::move(words.id)};
   const auto sampling = nlohmann::json::parse(words.sampling, nullptr, false);
   if (sampling.is_discarded()) return absl::InvalidArgumentError("the sampling is no JSON");

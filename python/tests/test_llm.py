@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
 import threading
 import time
 import unittest
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 from unittest import mock
 
@@ -18,6 +22,21 @@ if TYPE_CHECKING or has("rlgen._native"):
     from rlgen import LLM, RlgenError, SamplingParams
     from rlgen import llm as llm_module
     from rlgen.errors import BadInputError, ShardLostError
+
+FE_DOWNWARD, FE_UPWARD = (0x400, 0x800) if platform.machine() == "x86_64" else (0x800000, 0x400000)
+
+
+@contextlib.contextmanager
+def rounding(direction: int | None) -> Iterator[None]:
+    """The calling thread rounds that way meanwhile, as a host may set it."""
+    libm = ctypes.CDLL("libm.so.6")
+    before = libm.fegetround()
+    libm.fesetround(before if direction is None else direction)
+    try:
+        yield
+    finally:
+        libm.fesetround(before)
+
 
 PROMPTS = ["the cat sat", "a", "and then"]
 
@@ -255,6 +274,19 @@ class OtherModelsTest(unittest.TestCase):
                 LLM(checkpoint("llama"), **options)  # type: ignore[arg-type]
         with self.assertRaisesRegex(RlgenError, "nowhere"):
             LLM("/nowhere")
+
+    def test_float_modes_of_the_host_do_not_show(self) -> None:
+        """Neither in the frequencies that loading computes nor in the numbers of a request."""
+        # Above the middle of two float32 by less than the text of it tells one who rounds down.
+        params = SamplingParams(temperature=0.6000000536441804, top_p=0.8, min_p=0.01, max_tokens=12, seed=3, logprobs=1)
+        found = []
+        for direction in (None, FE_DOWNWARD, FE_UPWARD):
+            with rounding(direction), LLM(checkpoint("llama_rope_yarn"), num_threads=1) as llm:
+                output = llm.generate([list(range(3, 40))], params)[0].outputs[0]
+                self.assertEqual(output.finish_reason, "length")
+            found.append((output.token_ids, [value.hex() for value in output.token_logprobs]))
+        self.assertEqual(found[1], found[0])
+        self.assertEqual(found[2], found[0])
 
     def test_use_after_shutdown_is_an_error(self) -> None:
         llm = LLM(checkpoint("llama"), num_threads=1)

@@ -13,6 +13,17 @@ namespace {
 // All exceptions masked; then flush-to-zero and denormals-are-zero.
 constexpr std::uint64_t kGradualWord = 0x1f80;
 constexpr std::uint64_t kFlushWord = kGradualWord | 0x8040;
+
+std::uint16_t x87_control_word() {
+  std::uint16_t word = 0;
+  asm volatile("fnstcw %0" : "=m"(word));
+  return word;
+}
+
+// Leaves a word alone that is there already: loading one is slow.
+void set_x87_control_word(std::uint16_t word) {
+  if (word != x87_control_word()) asm volatile("fldcw %0" : : "m"(word));
+}
 #elif defined(__aarch64__)
 // No traps, nearest, IEEE NaNs and half precision; then FZ.
 constexpr std::uint64_t kGradualWord = 0;
@@ -21,6 +32,13 @@ constexpr std::uint64_t kFlushWord = std::uint64_t{1} << 24;
 constexpr std::uint64_t kGradualWord = FE_TONEAREST;
 constexpr std::uint64_t kFlushWord = FE_TONEAREST;
 #endif
+
+#if !defined(__x86_64__)
+std::uint16_t x87_control_word() { return 0; }
+void set_x87_control_word(std::uint16_t) {}
+#endif
+
+constexpr std::uint16_t kX87Rounding = 0x0c00;  // 0: to nearest even
 
 }  // namespace
 
@@ -46,10 +64,26 @@ void set_float_control_word(std::uint64_t word) {
 #endif
 }
 
-ScopedFloatMode::ScopedFloatMode(FloatMode mode) : saved_(float_control_word()) {
+ScopedFloatMode::ScopedFloatMode(FloatMode mode)
+    : saved_(float_control_word()), saved_x87_(x87_control_word()) {
   set_float_control_word(mode == FloatMode::kFlush ? kFlushWord : kGradualWord);
+  set_x87_control_word(saved_x87_ & static_cast<std::uint16_t>(~kX87Rounding));
 }
 
-ScopedFloatMode::~ScopedFloatMode() { set_float_control_word(saved_); }
+ScopedFloatMode::~ScopedFloatMode() {
+  set_float_control_word(saved_);
+  set_x87_control_word(saved_x87_);
+}
+
+float nearest_float(double value) {
+  // Volatile: the conversion lies between two accesses that stay inside the scope.
+  const volatile double given = value;
+  volatile float nearest = 0.0f;
+  {
+    const ScopedFloatMode mode(FloatMode::kGradual);
+    nearest = static_cast<float>(given);
+  }
+  return nearest;
+}
 
 }  // namespace rlgen

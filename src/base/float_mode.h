@@ -11,7 +11,8 @@ enum class FloatMode {
 };
 
 // Puts the calling thread into `mode`, with every floating-point exception masked, and puts back
-// what it found when it dies. Hosts change these modes behind our back, so each engine thread
+// what it found when it dies; on x86-64 the rounding of the older unit too, which the C library's
+// readers of numbers go by. Hosts change these modes behind our back, so each engine thread
 // holds one of these while it computes. The compiler does not know that arithmetic depends on it:
 // the arithmetic belongs in a function that is called while the object lives and is not inlined
 // into the caller. kFlush is exact on x86-64 and aarch64; elsewhere subnormals stay.
@@ -24,7 +25,12 @@ class ScopedFloatMode {
 
  private:
   std::uint64_t saved_;
+  std::uint16_t saved_x87_;
 };
+
+// `value` as the nearest float, ties to even, subnormals kept, in whatever mode the caller's thread
+// is. For numbers that decide bits and come from outside.
+float nearest_float(double value);
 
 // The raw control word of the calling thread (MXCSR, FPCR), for tests.
 std::uint64_t float_control_word();

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cfenv>
+#include <cstdlib>
 #include <limits>
 
 namespace rlgen {
@@ -58,6 +60,27 @@ TEST(ScopedFloatMode, OverridesAHostileRoundingModeAndPutsItBack) {
   EXPECT_GT(outside, 1.0f);
 }
 
+// The C library reads numbers as the thread rounds.
+TEST(ScopedFloatMode, NumbersAreReadToTheNearest) {
+  constexpr const char* kText = "0.6000000536441804";
+  const double expected = std::strtod(kText, nullptr);
+  for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    double read = 0.0;
+    {
+      const ScopedFloatMode mode(FloatMode::kGradual);
+      read = std::strtod(kText, nullptr);
+    }
+    EXPECT_EQ(std::fegetround(), rounding);
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(read, expected);
+  }
+  std::fesetround(FE_DOWNWARD);
+  const double outside = std::strtod(kText, nullptr);
+  std::fesetround(FE_TONEAREST);
+  EXPECT_LT(outside, expected);
+}
+
 TEST(ScopedFloatMode, OverridesHostileFlushModesAndPutsThemBack) {
   const std::uint64_t before = float_control_word();
   float inside = 0.0f;
@@ -76,6 +99,31 @@ TEST(ScopedFloatMode, OverridesHostileFlushModesAndPutsThemBack) {
   EXPECT_EQ(inside, 2 * kSmallest);
   EXPECT_EQ(after & kFloatModeBits, nested & kFloatModeBits);
   EXPECT_EQ(restored & kFloatModeBits, before & kFloatModeBits);
+}
+
+// As bits, since comparisons are not safe from the modes either.
+std::uint32_t nearest_bits(double value) {
+  return std::bit_cast<std::uint32_t>(nearest_float(value));
+}
+
+TEST(NearestFloat, IsTheSameInEveryMode) {
+  const auto expect_nearest = [](int rounding) {
+    EXPECT_EQ(nearest_bits(0.1), 0x3dcccccdu) << rounding;
+    EXPECT_EQ(nearest_bits(-0.1), 0xbdcccccdu) << rounding;
+    EXPECT_EQ(nearest_bits(0.7), 0x3f333333u) << rounding;
+    EXPECT_EQ(nearest_bits(0x1.000001p0), 0x3f800000u) << rounding;
+    EXPECT_EQ(nearest_bits(0x1.0000010000001p0), 0x3f800001u) << rounding;
+    EXPECT_EQ(nearest_bits(0x1p-140), 0x200u) << rounding;
+    EXPECT_EQ(nearest_bits(0x1.8p-149), 2u) << rounding;
+  };
+  for (const int rounding : {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    expect_nearest(rounding);
+    EXPECT_EQ(std::fegetround(), rounding);
+  }
+  std::fesetround(FE_TONEAREST);
+  const ScopedFloatMode hostile(FloatMode::kFlush);
+  expect_nearest(-1);
 }
 
 TEST(ScopedFloatMode, SurvivesUnmaskedExceptions) {

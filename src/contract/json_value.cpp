@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/float_mode.h"
+
 namespace rlgen {
 std::optional<int64_t> whole_number(const nlohmann::json& value) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
@@ -46,10 +48,11 @@ Status read_json(const JsonField& field, float* out) {
   if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
     return wrong_type(field, "a finite number");
   }
-  if (value != 0.0 && static_cast<float>(value) == 0.0f) {
+  const float nearest = nearest_float(value);
+  if (value != 0.0 && nearest == 0.0f) {
     return wrong_type(field, "0 or a number that a float32 can be");
   }
-  *out = static_cast<float>(value);
+  *out = nearest;
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cfenv>
 #include <nlohmann/json.hpp>
 
 namespace rlgen {
@@ -109,6 +110,24 @@ TEST(SamplingJson, TokenIdsInListsAreNotGivenTheRangeOfTheirType) {
 
 TEST(SamplingJson, WholeNumbersMayBeWrittenAsReals) {
   EXPECT_EQ(parse(R"({"max_tokens":3.0})")->max_tokens, 3);
+}
+
+// The reader of the text is the caller's; what is made of its numbers decides bits.
+TEST(SamplingJson, NumbersDoNotDependOnTheCallersRounding) {
+  const json object = json::parse(R"({"temperature":0.6,"top_p":0.7,"min_p":0.1,
+      "repetition_penalty":1.1,"presence_penalty":-0.3,"logit_bias":{"7":-0.1}})");
+  const auto read = [&](int rounding) {
+    std::fesetround(rounding);
+    SamplingParams params;
+    EXPECT_TRUE(merge_sampling_json(object, "", &params).ok());
+    std::fesetround(FE_TONEAREST);
+    return params;
+  };
+  const SamplingParams expected = read(FE_TONEAREST);
+  EXPECT_EQ(expected.top_p, 0.7f);
+  for (const int rounding : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    EXPECT_EQ(read(rounding), expected) << rounding;
+  }
 }
 
 TEST(SamplingJson, AFailedMergeChangesNothing) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/float_mode.h"
 #include "models/json_document.h"
 #include "models/model_digest.h"
 #include "models/registry.h"
@@ -35,10 +36,9 @@ Status check_aliases(const SafetensorsFolder& tensors, const NameTable& table) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-StatusOr<Model> open_model(const std::string& model, int64_t max_model_len,
-                           std::optional<DType> dtype, kernels::Profile profile) {
+// Not inlined: numbers are read and frequencies computed inside the caller's float mode.
+[[gnu::noinline]] StatusOr<Model> read_model(const std::string& model, int64_t max_model_len,
+                                             std::optional<DType> dtype, kernels::Profile profile) {
   RLGEN_ASSIGN_OR_RETURN(const std::string path, resolve_model_path(model));
   const std::string file = path + "/config.json";
   RLGEN_ASSIGN_OR_RETURN(const nlohmann::json document, read_json_file(file));
@@ -67,6 +67,14 @@ StatusOr<Model> open_model(const std::string& model, int64_t max_model_len,
                std::move(config.rotary_name),
                stop_ids,
                config.max_model_len};
+}
+
+}  // namespace
+
+StatusOr<Model> open_model(const std::string& model, int64_t max_model_len,
+                           std::optional<DType> dtype, kernels::Profile profile) {
+  const ScopedFloatMode mode(FloatMode::kGradual);
+  return read_model(model, max_model_len, dtype, profile);
 }
 
 }  // namespace rlgen::models

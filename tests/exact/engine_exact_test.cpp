@@ -1,5 +1,8 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cfenv>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,18 +15,28 @@ namespace {
 
 using namespace rlgen::engine::test;  // NOLINT
 
-// Of this machine: flushing, rounding down, and both.
-std::vector<uint64_t> hostile_control_words() {
-  const uint64_t before = float_control_word();
+// The calling thread flushes subnormals, rounds down, or both, until this dies.
+class HostileMode {
+ public:
+  HostileMode(bool flushes, bool rounds_down) : before_(float_control_word()) {
 #if defined(__x86_64__)
-  constexpr uint64_t kFlush = 0x8040;
-  constexpr uint64_t kDown = 0x2000;
+    constexpr uint64_t kFlush = 0x8040;
 #else
-  constexpr uint64_t kFlush = uint64_t{1} << 24;
-  constexpr uint64_t kDown = uint64_t{2} << 22;
+    constexpr uint64_t kFlush = uint64_t{1} << 24;
 #endif
-  return {before | kFlush, before | kDown, before | kFlush | kDown};
-}
+    if (rounds_down) std::fesetround(FE_DOWNWARD);
+    if (flushes) set_float_control_word(float_control_word() | kFlush);
+  }
+  HostileMode(const HostileMode&) = delete;
+  HostileMode& operator=(const HostileMode&) = delete;
+  ~HostileMode() {
+    std::fesetround(FE_TONEAREST);
+    set_float_control_word(before_);
+  }
+
+ private:
+  uint64_t before_;
+};
 
 TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
   DigestStream all;
@@ -51,10 +64,12 @@ TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
   EXPECT_TRUE(report_digest("engine bfloat16 profile", all.digest()));
 }
 
-// Hosts set rounding and flush modes for their own ends, in the thread that calls and before the
-// engine's threads are made.
+// Hosts set rounding and flush modes for their own ends, in the thread that calls: before the
+// checkpoint is opened and before the engine's threads are made. Rotary frequencies of each kind.
 TEST(EngineExact, TheCallersFloatModesDoNotReachAnyThread) {
-  for (const char* name : {"llama_tied", "qwen2_moe_window"}) {
+  constexpr std::pair<bool, bool> kHostileModes[] = {{true, false}, {false, true}, {true, true}};
+  for (const char* name : {"llama_tied", "llama_rope_llama3", "llama_rope_yarn",
+                           "llama_rope_longrope", "qwen2_moe_window", "deepseek_v3"}) {
     SCOPED_TRACE(name);
     const Loaded loaded = load_checkpoint(name);
     const auto requests = within_vocabulary(mixed_requests(12), loaded);
@@ -63,12 +78,13 @@ TEST(EngineExact, TheCallersFloatModesDoNotReachAnyThread) {
           profile == kernels::Profile::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
       const Settings settings{.threads = 2, .budget = 19, .kv_dtype = kv_dtype, .profile = profile};
       const Outcomes alone = run_alone(loaded, settings, requests);
-      const uint64_t before = float_control_word();
-      for (const uint64_t hostile : hostile_control_words()) {
-        set_float_control_word(hostile);
-        const Outcomes found = run_together(loaded, settings, requests);
-        set_float_control_word(before);
-        expect_equal(alone, found, "control word " + std::to_string(hostile));
+      for (const auto& [flushes, rounds_down] : kHostileModes) {
+        std::optional<HostileMode> hostile(std::in_place, flushes, rounds_down);
+        const Loaded again = load_checkpoint(name);
+        const Outcomes found = run_together(again, settings, requests);
+        hostile.reset();
+        expect_equal(alone, found, fmt::format("flushes {}, rounds down {}", flushes, rounds_down));
+        EXPECT_EQ(again.model.digest, loaded.model.digest);
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cfenv>
 #include <nlohmann/json.hpp>
 
 #include "contract/config/checkpoint_engine_config.h"
@@ -224,6 +225,19 @@ TEST(GenerationSamplingParams, GreedyDropsTheFilters) {
   EXPECT_EQ(sampling, (SamplingParams{.temperature = 0.0f}));
   apply({.top_k = std::nullopt}, false, &sampling);
   EXPECT_EQ(sampling, SamplingParams{});
+}
+
+TEST(GenerationSamplingParams, DoNotDependOnTheCallersRounding) {
+  SamplingParams sampling;
+  std::fesetround(FE_DOWNWARD);
+  apply({.temperature = 0.6, .top_p = 0.7, .top_k = 20}, false, &sampling);
+  std::fesetround(FE_UPWARD);
+  SamplingParams upward;
+  apply({.temperature = 0.6, .top_p = 0.7, .top_k = 20}, false, &upward);
+  std::fesetround(FE_TONEAREST);
+  const SamplingParams expected{.temperature = 0.6f, .top_k = 20, .top_p = 0.7f};
+  EXPECT_EQ(sampling, expected);
+  EXPECT_EQ(upward, expected);
 }
 
 TEST(ColocationConfig, ShardsAreNodesTimesGpus) {

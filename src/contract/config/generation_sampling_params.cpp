@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/float_mode.h"
 #include "contract/error_type.h"
 #include "contract/json_object.h"
 
@@ -48,7 +49,7 @@ Status validate(const GenerationSamplingParams& params, std::string_view path,
     return not_legal(path, prefix, "temperature", temperature,
                      fmt::format("0 (greedy) or from {} on", kSmallestTemperature));
   }
-  const bool is_share = params.top_p <= 1.0 && static_cast<float>(params.top_p) > 0.0f;
+  const bool is_share = params.top_p <= 1.0 && nearest_float(params.top_p) > 0.0f;
   if (!is_share) return not_legal(path, prefix, "top_p", params.top_p, "above 0 and at most 1");
   if (params.top_k && *params.top_k != -1 && *params.top_k < 1) {
     return not_legal(path, prefix, "top_k", *params.top_k, "null or -1 (no filter), or at least 1");
@@ -57,8 +58,8 @@ Status validate(const GenerationSamplingParams& params, std::string_view path,
 }
 
 void apply(const GenerationSamplingParams& params, bool greedy, SamplingParams* sampling) {
-  sampling->temperature = greedy ? 0.0f : static_cast<float>(params.temperature);
-  sampling->top_p = greedy ? 1.0f : static_cast<float>(params.top_p);
+  sampling->temperature = greedy ? 0.0f : nearest_float(params.temperature);
+  sampling->top_p = greedy ? 1.0f : nearest_float(params.top_p);
   sampling->top_k = greedy ? -1 : params.top_k.value_or(-1);
 }
 

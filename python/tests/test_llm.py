@@ -21,7 +21,7 @@ from support import HEEDS_CTRL_C, checkpoint, has, needs_native, needs_numpy
 if TYPE_CHECKING or has("rlgen._native"):
     from rlgen import LLM, RlgenError, SamplingParams
     from rlgen import llm as llm_module
-    from rlgen.errors import BadInputError, ShardLostError
+    from rlgen.errors import BadInputError, OutOfCapacityError, ShardLostError
 
 FE_DOWNWARD, FE_UPWARD = (0x400, 0x800) if platform.machine() == "x86_64" else (0x800000, 0x400000)
 
@@ -263,15 +263,23 @@ class OtherModelsTest(unittest.TestCase):
             self.assertEqual([s.token_logprobs for s in left.outputs], [s.token_logprobs for s in right.outputs])
 
     def test_bad_options_are_named(self) -> None:
+        """Each with what is allowed."""
+        cpus = os.cpu_count() or 1
         for options, text in [
             ({"dtype": "float8"}, "float8"),
             ({"block_size": 7}, "block_size"),
             ({"max_model_len": 0}, "max_model_len is 0"),
             ({"data_parallel_size": 0}, "data_parallel_size is 0"),
             ({"isa": "mmx"}, "mmx"),
+            ({"num_threads": 0}, "num_threads is 0; leave it None"),
+            ({"num_threads": -1}, f"num_threads is -1; use 1 to {cpus}"),
+            ({"num_threads": cpus + 1}, f"num_threads is {cpus + 1}; use 1 to {cpus}"),
+            ({"max_num_batched_tokens": 0}, "max_num_batched_tokens is 0; it must be a whole number from 1"),
         ]:
             with self.subTest(options=options), self.assertRaisesRegex(BadInputError, text):
                 LLM(checkpoint("llama"), **options)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(OutOfCapacityError, "kv_cache_memory_bytes is 1000; it must be .* from 65536"):
+            LLM(checkpoint("llama"), kv_cache_memory_bytes=1000)
         with self.assertRaisesRegex(RlgenError, "nowhere"):
             LLM("/nowhere")
 

@@ -35,7 +35,7 @@ enum class SleepLevel { kKeep = 1, kDrop = 2 };
 // options are parsed. 0 means "decide from machine and model" where a comment says so.
 struct ShardSpec {
   std::string model;           // Hugging Face folder
-  int32_t num_threads = 0;     // 0: every usable CPU
+  int32_t num_threads = 0;     // 0: every usable CPU; else up to those of the machine
   std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512_bf16 | neon
   std::string dtype = "auto";  // of the weights; auto: each keeps the checkpoint's type
   std::string activation_dtype = "float32";  // arithmetic profile: float32 | bfloat16

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "backends/local/local_launcher.h"
+#include "base/cpu.h"
 #include "base/hash.h"
 #include "engine/weights/read_back.h"
 
@@ -46,7 +47,7 @@ class Sink final : public EventSink {
 ShardSpec spec_of(const std::string& model = kModel) {
   ShardSpec spec;
   spec.model = model;
-  spec.num_threads = 2;
+  spec.num_threads = std::min(2, machine_cpus());
   return spec;
 }
 
@@ -67,7 +68,7 @@ TEST(LocalShard, LoadsServesAndTells) {
   EXPECT_EQ(info.backend, "local");
   EXPECT_EQ(info.vocab_size, 160);
   EXPECT_EQ(info.max_model_len, 128);
-  EXPECT_EQ(info.num_threads, 2);
+  EXPECT_EQ(info.num_threads, spec_of().num_threads);
   EXPECT_EQ(info.version, 0);
   EXPECT_EQ(info.serial, 1u);
   EXPECT_EQ(info.kv_bytes_per_token, 2 * 2 * 2 * 16 * 4);
@@ -135,6 +136,7 @@ TEST(LocalShard, BadOptionsAreNamed) {
   };
   expect_error([](auto& s) { s.model = "/no/such/folder"; }, "/no/such/folder");
   expect_error([](auto& s) { s.num_threads = -4; }, "num_threads is -4");
+  expect_error([](auto& s) { s.num_threads = machine_cpus() + 1; }, "num_threads is ");
   expect_error([](auto& s) { s.isa = "sse"; }, "isa");
   expect_error([](auto& s) { s.dtype = "int8"; }, "dtype is 'int8'");
   expect_error([](auto& s) { s.kv_cache_dtype = "int8"; }, "kv_cache_dtype is 'int8'");

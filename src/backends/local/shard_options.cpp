@@ -12,7 +12,6 @@
 namespace rlgen::backends {
 namespace {
 
-constexpr int32_t kMostThreads = 1024;
 constexpr int64_t kMostBlocks = kMostInt32;  // they are counted so
 
 // `least` is what one sequence needs, `most` what there is.
@@ -28,11 +27,11 @@ Status wrong_kv_bytes(int64_t bytes, int64_t least, int64_t most, int32_t max_mo
 }  // namespace
 
 StatusOr<MachineChoice> choose_machine(const ShardSpec& spec) {
-  if (spec.num_threads < 0 || spec.num_threads > kMostThreads) {
+  if (spec.num_threads < 0 || spec.num_threads > machine_cpus()) {
     return spec_error("num_threads", absl::InvalidArgumentError(fmt::format(
-                                         "num_threads is {}; use 1 to {}, or 0 for every usable "
-                                         "CPU ({} here)",
-                                         spec.num_threads, kMostThreads, usable_cpus())));
+                                         "num_threads is {}; use 1 to {}, the CPUs of this "
+                                         "machine, or 0 for every usable one ({} here)",
+                                         spec.num_threads, machine_cpus(), usable_cpus())));
   }
   MachineChoice choice;
   const auto table = kernels::select_kernels(spec.isa);

@@ -24,7 +24,8 @@ struct MachineChoice {
   int32_t num_threads = 1;
 };
 
-// kInvalidArgument for a number of threads outside 0 .. 1024, and select_kernels's errors.
+// 0 threads stand for every CPU that this process may use. kInvalidArgument for less and for more
+// than the machine has CPUs, and select_kernels's errors.
 StatusOr<MachineChoice> choose_machine(const ShardSpec& spec);
 
 // "auto" (nothing: the checkpoint's types), float32, bfloat16 or float16.

@@ -108,6 +108,37 @@ TEST_P(LinearBf16, DeepAndWideOnTwoThreads) {
   }
 }
 
+// Every output is one pair of products: the odd elements', which comes first, is 2^-126, and that
+// of the even elements is x * w.
+RoundedProblem at_the_border(float x, float w, int64_t m, int64_t n) {
+  RoundedProblem p{.m = m, .n = n, .k = 2, .x = {}, .weights = {}, .bias = {}, .packed = {}};
+  for (int64_t row = 0; row < m; ++row) p.x.insert(p.x.end(), {x, 0x1p-60f});
+  p.packed.resize(packed_bytes(DType::kBFloat16, n, 2));
+  const uint16_t halves[] = {bf16_from_float(w), bf16_from_float(0x1p-66f)};
+  for (int64_t row = 0; row < n; ++row) {
+    pack_rows(p.packed.data(), DType::kBFloat16, n, 2, row, 1,
+              reinterpret_cast<const std::byte*>(halves));
+  }
+  p.bias.assign(size_t(n), 0.0f);
+  return p;
+}
+
+// 2^-126 - 2^-152 is 2^-126 once it is rounded, and stays; 2^-126 - 1.5 * 2^-150 is below it, and
+// is flushed. NEON's flush mode judges before rounding and would drop both.
+TEST_P(LinearBf16, ResultsNear2ToTheMinus126AreJudgedAfterRounding) {
+  for (const int64_t m : {1, 5, 12, 30}) {
+    for (const int64_t n : {1, 16, 37, 70}) {
+      const auto count = size_t(m * n);
+      EXPECT_TRUE(all_same_bits(product(table(), at_the_border(0x1p-76f, -0x1p-76f, m, n), 1),
+                                std::vector<float>(count, kLeastNormalFloat)))
+          << "m " << m << " n " << n;
+      EXPECT_TRUE(all_same_bits(product(table(), at_the_border(0x1p-75f, -0x1.8p-75f, m, n), 1),
+                                std::vector<float>(count, 0.0f)))
+          << "m " << m << " n " << n;
+    }
+  }
+}
+
 // The tiny operands do reach the border; otherwise the tests above would show little.
 TEST(LinearBf16Step, TinyProductsAreFlushedAndRoundedUp) {
   EXPECT_EQ(profile_step(0x1p-76f, -0x1p-76f, 0x1p-126f), kLeastNormalFloat);

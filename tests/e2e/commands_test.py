@@ -105,6 +105,8 @@ class Inspect(CommandLineTest):
         half = self.run_rlgen("inspect", "--model", TEXT, "--json", "--kv-cache-dtype", "bfloat16")
         self.assertEqual(json.loads(half.stdout)["kv_bytes_per_token"] * 2, facts["kv_bytes_per_token"])
         self.assertNotEqual(json.loads(half.stdout)["numerics"], facts["numerics"])
+        rounded = self.run_rlgen("inspect", "--model", TEXT, "--json", "--activation-dtype", "bfloat16")
+        self.assertTrue(json.loads(rounded.stdout)["numerics"].startswith("bfloat16/"))
 
     def test_latent_attention(self) -> None:
         """The cache keeps a latent and a rotated part of each token and layer, once for all heads."""

@@ -9,11 +9,9 @@
 namespace rlgen {
 namespace {
 
-// The family of a model with experts; empty for any other.
-std::string sparse_family(const std::string& name) {
-  const auto model = models::open_model(checkpoint_folder(name), 0);
-  if (!model.ok() || models::route_axis(model->decoder.spec).layers == 0) return {};
-  return model->decoder.spec.family;
+models::DecoderSpec spec_of(const std::string& name) {
+  auto model = models::open_model(checkpoint_folder(name), 0);
+  return model.ok() ? model->decoder.spec : models::DecoderSpec();
 }
 
 }  // namespace
@@ -32,17 +30,18 @@ std::vector<std::string> tiny_checkpoints() {
   return names;
 }
 
-std::vector<std::string> sparse_checkpoints() {
+std::vector<std::string> families_of_checkpoints() {
+  std::set<std::string> met;
   std::vector<std::string> names = tiny_checkpoints();
-  std::erase_if(names, [](const std::string& name) { return sparse_family(name).empty(); });
+  std::erase_if(names,
+                [&](const std::string& name) { return !met.insert(spec_of(name).family).second; });
   return names;
 }
 
-std::vector<std::string> sparse_families() {
-  std::set<std::string> met = {""};
+std::vector<std::string> sparse_checkpoints() {
   std::vector<std::string> names = tiny_checkpoints();
-  std::erase_if(names,
-                [&](const std::string& name) { return !met.insert(sparse_family(name)).second; });
+  std::erase_if(
+      names, [](const std::string& name) { return models::route_axis(spec_of(name)).layers == 0; });
   return names;
 }
 

@@ -10,9 +10,9 @@ namespace rlgen {
 std::vector<std::string> tiny_checkpoints();
 std::string checkpoint_folder(const std::string& name);
 
+// The first of them of each family.
+std::vector<std::string> families_of_checkpoints();
 // Those of them whose model has experts.
 std::vector<std::string> sparse_checkpoints();
-// The first of them of each family.
-std::vector<std::string> sparse_families();
 
 }  // namespace rlgen

@@ -2,9 +2,11 @@
 """Equal bits on a real model: the demo model's rollouts in every surrounding that must not matter.
 
 64 mixed prompts one by one, then as a batch on every instruction set of this machine, with one and
-two threads and several step budgets, and scored, in all three modes of log-probabilities; of the
-bfloat16 profile in the first mode. Every output line has to be equal, key by key. The scalar code is more than twenty times slower and takes
-the first lines only, as the output says. Exit code 77: the demo model is not here.
+two threads and several step budgets, in a pool too small for them, in large blocks, with samples
+that come apart, and scored, in all three modes of log-probabilities; of the bfloat16 profile and of
+other types of the cache in the first mode. Every output line has to be equal, key by key. The scalar
+code is more than twenty times slower and takes the first lines only, as the output says. Exit code
+77: the demo model is not here.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct"
 TINY = ROOT / "tests" / "fixtures" / "checkpoints" / "llama_text"
 ISAS = ("avx512_bf16", "avx512", "avx2", "neon", "scalar")
 MODES = ("processed", "raw", "tempered")
-MODES_OF_PROFILES = {"float32": MODES, "bfloat16": MODES[:1]}
+# Profile, type of the cache and modes: lines are compared within each.
+TYPES = (
+    ("float32", "auto", MODES),
+    ("bfloat16", "auto", MODES[:1]),
+    ("float32", "bfloat16", MODES[:1]),
+    ("bfloat16", "float16", MODES[:1]),
+)
+CONTEXT = 384
 BUDGETS = (512, 64, 7)
 SKIPPED = 77
 
@@ -46,6 +55,8 @@ class Surrounding:
         budget: --max-num-batched-tokens.
         at_once: --max-num-seqs.
         shared: whether prompts that begin alike share keys and values.
+        block_size: keys of a block.
+        pool: tokens of CONTEXT that the cache has room for, 0 for all that is needed.
     """
 
     isa: str
@@ -53,14 +64,19 @@ class Surrounding:
     budget: int = 512
     at_once: int = 64
     shared: bool = True
+    block_size: int = 16
+    pool: int = 0
 
-    def options(self) -> list[str]:
-        """As options of rlgen."""
+    def options(self, bytes_per_token: int) -> list[str]:
+        """As options of rlgen, for a cache whose tokens take so many bytes."""
         named = {
             "--isa": self.isa,
             "--threads": self.threads,
             "--max-num-batched-tokens": self.budget,
             "--max-num-seqs": self.at_once,
+            "--max-model-len": CONTEXT,
+            "--block-size": self.block_size,
+            "--kv-cache-memory-bytes": self.pool * bytes_per_token,
         }
         sharing = "--enable-prefix-caching" if self.shared else "--no-enable-prefix-caching"
         return [sharing, *(word for name, value in named.items() for word in (name, str(value)))]
@@ -68,7 +84,10 @@ class Surrounding:
     def __str__(self) -> str:
         company = "one by one" if self.at_once == 1 else f"{self.at_once} at once"
         sharing = "" if self.shared else ", nothing shared"
-        return f"{self.isa}, {self.threads} thread{'s'[: self.threads - 1]}, budget {self.budget}, {company}{sharing}"
+        blocks = "" if self.block_size == 16 else f", blocks of {self.block_size}"
+        pool = "" if self.pool == 0 else f", room for {self.pool} tokens"
+        threads = f"{self.threads} thread{'s'[: self.threads - 1]}"
+        return f"{self.isa}, {threads}, budget {self.budget}, {company}{sharing}{blocks}{pool}"
 
 
 @dataclass
@@ -80,32 +99,47 @@ class Matrix:
         folder: where files go.
         faults: one sentence for each run that gave other lines.
         profile: --activation-dtype of the runs.
+        kv_dtype: --kv-cache-dtype of the runs.
     """
 
     program: Path
     folder: Path
     profile: str = "float32"
+    kv_dtype: str = "auto"
     faults: list[str] = field(default_factory=list)
     runs: int = 0
 
-    def _run(self, verb: str, source: Path, where: Surrounding, mode: str) -> Lines:
+    def _types(self) -> list[str]:
+        return ["--model", str(MODEL), "--activation-dtype", self.profile, "--kv-cache-dtype", self.kv_dtype]
+
+    def bytes_per_token(self) -> int:
+        """What a token takes in the cache of these types."""
+        command = [str(self.program), "inspect", "--json", *self._types()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunError(f"inspect: exit code {done.returncode}: {done.stderr.strip()}")
+        return int(json.loads(done.stdout)["kv_bytes_per_token"])
+
+    def _run(self, verb: str, source: Path, where: Surrounding, mode: str, kept: Lines | None = None) -> Lines:
         self.runs += 1
         output = self.folder / f"{self.runs}.jsonl"
+        if kept:
+            output.write_text("".join(json.dumps(line) + "\n" for line in kept.values()), encoding="utf-8")
         given = "--prompts" if verb == "generate" else "--input"
         seed = ["--seed", "17"] if verb == "generate" else []
-        command = [self.program, verb, "--model", MODEL, given, source, "--output", output]
-        command += ["--logprobs-mode", mode, "--activation-dtype", self.profile, *seed, *where.options()]
+        command = [self.program, verb, *self._types(), given, source, "--output", output, "--logprobs-mode", mode]
+        command += [*seed, *where.options(self.bytes_per_token()), *(["--resume"] if kept else [])]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RunError(f"{' '.join(map(str, command))}: exit code {done.returncode}: {done.stderr.strip()}")
         lines = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
         return {(line["id"], line["sample"]): line for line in lines}
 
-    def generate(self, lines: list[Line], where: Surrounding, mode: str) -> Lines:
-        """Rolls the prompt lines out."""
+    def generate(self, lines: list[Line], where: Surrounding, mode: str, kept: Lines | None = None) -> Lines:
+        """Rolls the prompt lines out, but for what is kept of an earlier run."""
         source = self.folder / "prompts.jsonl"
         source.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-        return self._run("generate", source, where, mode)
+        return self._run("generate", source, where, mode, kept)
 
     def score(self, rollouts: Lines, where: Surrounding, mode: str) -> Lines:
         """Scores rollouts, whose own values are taken away first."""
@@ -144,7 +178,14 @@ def isas_here(program: Path) -> list[str]:
 def surroundings(isa: str, best: bool) -> list[Surrounding]:
     """The batches of one instruction set: all budgets on the best one, two on the others."""
     budgets = BUDGETS if best else BUDGETS[:2]
-    return [Surrounding(isa, threads, budget) for threads in (1, 2) for budget in budgets]
+    batches = [Surrounding(isa, threads, budget) for threads in (1, 2) for budget in budgets]
+    if best:
+        batches += [
+            Surrounding(isa, 2, 512, pool=CONTEXT),
+            Surrounding(isa, 1, 64, pool=2 * CONTEXT),
+            Surrounding(isa, 2, 200, block_size=48),
+        ]
+    return batches
 
 
 def subset(lines: Lines, chosen: list[Line]) -> Lines:
@@ -153,10 +194,12 @@ def subset(lines: Lines, chosen: list[Line]) -> Lines:
     return {key: line for key, line in lines.items() if key[0] in ids}
 
 
-def run_matrix(matrix: Matrix, isas: list[str], lines: list[Line], few: list[Line]) -> None:
-    """All runs of a profile; `few` are the lines that the scalar code takes."""
-    print(f"profile {matrix.profile}", flush=True)
-    for mode in MODES_OF_PROFILES[matrix.profile]:
+def run_matrix(
+    matrix: Matrix, isas: list[str], lines: list[Line], few: list[Line], modes: tuple[str, ...]
+) -> None:
+    """All runs of a profile and type of the cache; `few` are the lines that the scalar code takes."""
+    print(f"profile {matrix.profile}, cache {matrix.kv_dtype}", flush=True)
+    for mode in modes:
         start = time.monotonic()
         alone = Surrounding(isas[0], at_once=1, shared=False)
         expected = matrix.generate(lines, alone, mode)
@@ -170,6 +213,11 @@ def run_matrix(matrix: Matrix, isas: list[str], lines: list[Line], few: list[Lin
             for where in batches:
                 start = time.monotonic()
                 matrix.expect(wanted, matrix.generate(chosen, where, mode), f"{mode}: {where}", start)
+            if isa == isas[0]:
+                start = time.monotonic()
+                where = Surrounding(isa, 2, 100)
+                kept = {key: line for key, line in wanted.items() if key[1] == 0 and key[0] != "line-0"}
+                matrix.expect(wanted, matrix.generate(chosen, where, mode, kept), f"{mode}: apart: {where}", start)
             for where in (Surrounding(isa, 2, 200), Surrounding(isa, 1, 48, 1)):
                 start = time.monotonic()
                 matrix.expect(wanted, matrix.score(wanted, where, mode), f"{mode}: score: {where}", start)
@@ -199,8 +247,8 @@ def main() -> int:
             print(
                 f"{len(lines)} prompt lines on {', '.join(isas)}; scalar takes the first {len(few)}, since it is slow"
             )
-            for matrix.profile in MODES_OF_PROFILES:
-                run_matrix(matrix, isas, lines, few)
+            for matrix.profile, matrix.kv_dtype, modes in TYPES:
+                run_matrix(matrix, isas, lines, few, modes)
         except RunError as error:
             matrix.faults.append(str(error))
     for fault in matrix.faults:

@@ -88,14 +88,15 @@ TEST_F(CacheTest, SamplesOfOnePromptPrefillItOnce) {
     const Ids prompt = some_ids(70, kVocab, 5);
     for (SequenceId id = 0; id < 8; ++id) {
       SequenceRequest request = make_request(id, prompt, 6, 9);
-      request.group = 1;
       request.sample_index = int32_t(id);
       bench.core->submit(request);
     }
     bench.drain();
-    // 64 rows in full blocks once, the other 6 by each sample.
-    EXPECT_EQ(bench.core->metrics().prompt_tokens, 64 + 8 * 6) << budget;
+    // The whole prompt once, its last row by each other sample.
+    EXPECT_EQ(bench.core->metrics().prompt_tokens, 70 + 7) << budget;
+    EXPECT_EQ(bench.core->metrics().cache_hit_tokens, 7 * 69) << budget;
     for (SequenceId id = 0; id < 8; ++id) {
+      EXPECT_EQ(bench.sink.get(id).finish->cached_tokens, id == 0 ? 0 : 69) << budget;
       SequenceRequest request = make_request(id, prompt, 6, 9);
       request.sample_index = int32_t(id);
       expect_same_bits(bench.sink.get(id), cold(request));

@@ -107,6 +107,23 @@ TEST_F(ReplayTest, NoBitOfAReplayDependsOnChunksBatchOrPreemption) {
   }
 }
 
+// A prompt shorter than a block is all tail.
+TEST_F(ReplayTest, ATailOfGivenRoutesIsNotCopiedAndNeitherIsOneForThem) {
+  const SequenceRequest odd = odd_request(1, 10, 8, 9);
+  SequenceRequest odd_again = odd;
+  odd_again.id = 3;
+  Bench bench(loaded, replay_settings());
+  for (const SequenceRequest& asked : {odd, request(2, 10, 8, 9), odd_again}) {
+    bench.core->submit(asked);
+    bench.core->step(Admission::kAll);
+  }
+  bench.drain();
+  for (const SequenceId id : {1, 2, 3}) EXPECT_EQ(bench.sink.get(id).finish->cached_tokens, 0);
+  expect_same_bits(bench.sink.get(1), run(odd));
+  expect_same_bits(bench.sink.get(2), run(request(2, 10, 8, 9)));
+  expect_same_bits(bench.sink.get(3), run(odd));
+}
+
 TEST_F(ReplayTest, ARowOfMinusOneAndARowThatIsNotGivenLetTheRouterDecide) {
   SequenceRequest asked = request(1, 40, 12, 4);
   const Outcome free = run(asked);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstring>
 #include <list>
 #include <utility>
 
@@ -112,6 +113,27 @@ int32_t BlockAllocator::blocks_for(int64_t positions) const {
 }
 
 kernels::KvCacheView BlockAllocator::view() const { return {pool_->region->data(), pool_->layout}; }
+
+void BlockAllocator::copy_rows(int32_t from, int32_t to, int32_t rows) const {
+  const kernels::KvCacheView kv = view();
+  const kernels::KvLayout& layout = kv.layout;
+  const size_t element = size_of(layout.dtype);
+  const size_t keys = size_t((rows + 15) / 16 * 16) * size_t(layout.head_dim) * element;
+  const size_t values = size_t(rows) * size_t(layout.value_dim) * element;
+  for (int32_t layer = 0; layer < layout.layers; ++layer) {
+    for (int32_t head = 0; head < layout.kv_heads; ++head) {
+      const std::byte* source = kv.head(from, layer, head);
+      std::byte* target = kv.head(to, layer, head);
+      std::memcpy(target, source, keys);
+      if (layout.values_in_keys) continue;
+      std::memcpy(target + layout.value_offset(), source + layout.value_offset(), values);
+    }
+  }
+  const auto side = [&](int32_t block) {
+    return kv.data + size_t(block) * layout.block_stride() + layout.side_offset();
+  };
+  std::memcpy(side(to), side(from), layout.side_bytes);
+}
 
 Status BlockAllocator::audit() const {
   enum Place { kNowhere, kFree, kIdle, kHeld, kTwice };

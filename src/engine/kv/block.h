@@ -72,6 +72,10 @@ class BlockAllocator {
   int32_t blocks_for(int64_t positions) const;
   kernels::KvCacheView view() const;
 
+  // Copies the keys and values of the first `rows` slots of a held block, in every layer, and its
+  // side bytes to another one. What stands in the slots behind is of no account in either.
+  void copy_rows(int32_t from, int32_t to, int32_t rows) const;
+
   // Every block is in one place: free (no share, no mark), idle (no share, marked) or held.
   // kInternal names the first block for which this fails.
   Status audit() const;

@@ -54,8 +54,7 @@ void Scheduler::put_back(Sequence* sequence, Draft* draft) {
 }
 
 bool Scheduler::add_block(Sequence* sequence) {
-  KvBlock block = allocator_->allocate();
-  if (!block && sharing_.evict()) block = allocator_->allocate();
+  KvBlock block = sharing_.new_block();
   if (!block) return false;
   sequence->block_table.push_back(block.id());
   sequence->blocks.push_back(std::move(block));
@@ -93,8 +92,11 @@ void Scheduler::fill(Draft* draft, bool may_wait) {
   for (const auto* group : {&last_rows_, &chunks_}) {
     for (Sequence* sequence : *group) {
       if (!sequence->running) continue;
-      if (may_wait && sharing_.claimed(*sequence)) continue;
-      add_rows(sequence, draft);
+      if (may_wait && sharing_.claimed(*sequence)) {
+        waiters_.push_back(sequence);
+      } else {
+        add_rows(sequence, draft);
+      }
     }
   }
   sharing_.drop_claims();
@@ -104,18 +106,29 @@ void Scheduler::fill(Draft* draft, bool may_wait) {
 Plan Scheduler::plan() {
   Draft draft{{}, limits_.max_num_batched_tokens, limits_.max_wanted_rows};
   draft.plan.reserve(running_.size());
+  waiters_.clear();
   for (const auto& [order, sequence] : running_) sharing_.take(sequence.get());
+  for (const auto& [order, sequence] : running_) sharing_.copy_tail(sequence.get());
   fill(&draft, /*may_wait=*/true);
-  if (draft.plan.empty()) fill(&draft, /*may_wait=*/false);
+  if (draft.plan.empty()) {
+    waiters_.clear();
+    fill(&draft, /*may_wait=*/false);
+  }
   return std::move(draft.plan);
 }
 
 void Scheduler::advance(Sequence* sequence, int32_t rows) {
   sequence->computed += rows;
-  sharing_.give(sequence);
+  if (!sharing_.give(sequence)) return;
+  for (Sequence* waiter : waiters_) {
+    if (!waiter->running) continue;
+    sharing_.take(waiter);
+    sharing_.copy_tail(waiter);
+  }
 }
 
 void Scheduler::retract(Sequence* sequence) {
+  sharing_.withdraw(sequence);
   sequence->drop_kv();
   sequence->running = false;
   put_back_.insert(running_.extract(sequence->order()));
@@ -129,6 +142,8 @@ std::unique_ptr<Sequence> Scheduler::remove(SequenceId id) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return nullptr;
   const Order order = found->second->order();
+  sharing_.withdraw(found->second);
+  std::erase(waiters_, found->second);
   by_id_.erase(found);
   for (Queue* queue : {&running_, &put_back_, &fresh_}) {
     if (auto node = queue->extract(order)) return std::move(node.mapped());

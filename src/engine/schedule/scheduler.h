@@ -72,12 +72,12 @@ class Scheduler {
 
   // Rows for one step: first one for each sequence that lacks only one, then chunks of the others,
   // each in order, within the limits. With prefix caching a sequence first takes what the cache
-  // has, and while another one of the plan fills its next block, it waits for that. Empty only when
-  // nothing runs.
+  // has and copies the tail of its prompt from a running one of the same prompt; while another one
+  // of the plan fills its next block or tail, it waits for that. Empty only when nothing runs.
   Plan plan();
 
   // The planned rows of a sequence went through the model: counts them and publishes the blocks
-  // that they filled.
+  // that they filled. Who waited copies the tail of its prompt at once, for the sequence may end.
   void advance(Sequence* sequence, int32_t rows);
 
   // Puts a running sequence back into the queue without its KV.
@@ -148,6 +148,7 @@ class Scheduler {
   std::vector<Sequence*> last_rows_;
   std::vector<Sequence*> chunks_;
   std::vector<BlockNeed> needs_;
+  std::vector<Sequence*> waiters_;  // for a block or tail that another one of the last plan fills
 };
 
 }  // namespace rlgen::engine

@@ -2,9 +2,11 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -37,8 +39,8 @@ struct ScheduleWorld {
   Admission admission = Admission::kAll;
   bool mixed = false;  // some sequence had KV of several sets of weights
   WeightSerial serial = 0;
-  std::map<std::pair<int32_t, int32_t>, Cell> cells;  // by block and slot
-  int64_t prefilled = 0;                              // rows of finished prefills
+  std::map<Cell, int32_t> numbers;  // what memory has for a cell
+  int64_t prefilled = 0;            // rows of finished prefills
 };
 
 std::unique_ptr<Sequence> some_sequence() {
@@ -153,25 +155,67 @@ void check_plan(const ScheduleWorld& world, const Plan& plan) {
   RC_ASSERT(wanted <= world.limits.max_wanted_rows);
 }
 
+int32_t number_of(ScheduleWorld& world, const Cell& cell) {
+  const auto next = int32_t(world.numbers.size()) + 1;
+  return world.numbers.try_emplace(cell, next).first->second;
+}
+
+// Where a row's key or value lies: blocks have one of each for a slot, keys first.
+std::byte* slot_of(const ScheduleWorld& world, const Sequence& sequence, int32_t row, bool value) {
+  const kernels::KvCacheView kv = world.allocator.view();
+  const int32_t size = kv.layout.block_size;
+  return kv.head(sequence.block_table[size_t(row / size)], 0, 0) +
+         (value ? kv.layout.value_offset() : 0) + size_t(row % size) * sizeof(float);
+}
+
 // Every row that counts as computed has its own KV in its slot.
-void check_cells(const ScheduleWorld& world) {
-  const int32_t size = world.allocator.block_size();
+void check_cells(ScheduleWorld& world) {
   for (const Sequence* sequence : world.scheduler.running()) {
     if (sequence->mixed_kv) continue;
     for (int32_t row = 0; row < sequence->computed; ++row) {
-      const auto found = world.cells.find({sequence->block_table[size_t(row / size)], row % size});
-      RC_ASSERT(found != world.cells.end());
-      RC_ASSERT(found->second == Cell(world.serial, beginning(*sequence, row)));
+      const int32_t wanted = number_of(world, {world.serial, beginning(*sequence, row)});
+      for (const bool value : {false, true}) {
+        int32_t found = 0;
+        std::memcpy(&found, slot_of(world, *sequence, row, value), sizeof(found));
+        RC_ASSERT(found == wanted);
+      }
     }
   }
 }
 
 void write_cells(ScheduleWorld& world, const PlannedRows& planned) {
   const Sequence& sequence = *planned.sequence;
-  const int32_t size = world.allocator.block_size();
   for (int32_t row = sequence.computed; row < sequence.computed + planned.rows; ++row) {
-    const Cell cell(sequence.mixed_kv ? ~WeightSerial(0) : world.serial, beginning(sequence, row));
-    world.cells[{sequence.block_table[size_t(row / size)], row % size}] = cell;
+    const WeightSerial serial = sequence.mixed_kv ? ~WeightSerial(0) : world.serial;
+    const int32_t number = number_of(world, {serial, beginning(sequence, row)});
+    for (const bool value : {false, true}) {
+      std::memcpy(slot_of(world, sequence, row, value), &number, sizeof(number));
+    }
+  }
+}
+
+// The tail of its prompt comes next, and none of it is wanted.
+bool begins_tail(const ScheduleWorld& world, const Sequence& sequence) {
+  const int32_t last = sequence.prompt_len - 1;
+  const int32_t first = last - last % world.allocator.block_size();
+  return !sequence.mixed_kv && sequence.computed == first && first < last &&
+         sequence.first_wanted() >= last;
+}
+
+// Nobody computes the tail of a prompt that somebody who runs has.
+void check_tails(const ScheduleWorld& world, const Plan& plan) {
+  if (!world.limits.prefix_caching) return;
+  for (const PlannedRows& planned : plan) {
+    const Sequence& sequence = *planned.sequence;
+    if (!begins_tail(world, sequence)) continue;
+    const auto prompt = std::span(sequence.tokens).first(size_t(sequence.prompt_len));
+    for (const Sequence* other : world.scheduler.running()) {
+      const bool has_it = !other->mixed_kv && other->prompt_len == sequence.prompt_len &&
+                          other->computed >= other->prompt_len - 1 &&
+                          other->request.cache_salt == sequence.request.cache_salt &&
+                          std::ranges::equal(std::span(other->tokens).first(prompt.size()), prompt);
+      RC_ASSERT(!has_it);
+    }
   }
 }
 
@@ -197,7 +241,10 @@ void make_progress(ScheduleWorld& world, const PlannedRows& planned) {
 
 void take_step(ScheduleWorld& world) {
   admit(world);
+  const int64_t preemptions = world.scheduler.preemptions();
   const Plan plan = world.scheduler.plan();
+  // Where blocks ran out there may have been none to copy to.
+  if (world.scheduler.preemptions() == preemptions) check_tails(world, plan);
   RC_ASSERT(!plan.empty() || world.scheduler.num_running() == 0);
   RC_ASSERT(!plan.empty() || world.admission != Admission::kAll || world.in_flight.empty());
   check_plan(world, plan);

@@ -14,6 +14,8 @@
 
 namespace rlgen::engine {
 
+struct BlockKey;
+
 // A sequence in flight: what was asked, every token so far, and how much of it has KV. Owned by the
 // scheduler, touched by the engine's thread only.
 //
@@ -42,6 +44,7 @@ struct Sequence {
   // Of the weights that made row 0's KV; known once a row has gone through the model.
   std::optional<WeightVersion> oldest_kv;
 
+  const BlockKey* tail = nullptr;        // under which others find its prompt's tail; null: nowhere
   int32_t published = 0;                 // blocks at the front that the prefix cache knows
   uint64_t cache_parent = 0;             // entry of the last of them
   int32_t taken = 0;                     // rows of the last prefill that came from the cache

@@ -10,10 +10,10 @@ PYTHON := .venv/bin/python
 DEMO_MODEL := models/SmolLM2-135M-Instruct
 
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build command demo test test-slow bench check format clean
+.PHONY: help setup configure build command demo test test-slow bench bench-peers check format clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F '|' '{printf "  make %-10s  %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | awk -F '|' '{printf "  make %-11s  %s\n", $$1, $$2}'
 
 setup:  ## install what is missing
 	@tools/setup
@@ -50,6 +50,12 @@ test-slow: build  ## run the slow tests too (torch parity, the demo model, emula
 bench: command  ## measure the machine and the demo model on it
 	@$(PYTHON) tools/fetch_demo_model.py
 	@$(BIN)/rlgen bench --model $(DEMO_MODEL)
+
+bench-peers: command  ## measure other engines beside rlgen and put the table into README.md (hours)
+	@$(PYTHON) tools/fetch_demo_model.py
+	@$(PYTHON) bench/peers.py install || echo 'What could not be installed is left out of the table.'
+	@$(PYTHON) bench/peers.py run --json bench/results/peers.json
+	@$(PYTHON) bench/peers.py table bench/results/peers.json --write
 
 check: setup  ## layers, sizes, style, options
 	@tools/check_layers

@@ -13,8 +13,9 @@ from peers.work import MEASURES, Work
 SCHEMA = 1
 OWN = "rlgen "  # how the names of its profiles begin
 BEGIN, END = "<!-- peers: made by bench/peers.py -->", "<!-- peers: end -->"
-# The measure of a row that stands in the table.
+# The measures of rows that stand in the table: one of each row, and of one row the whole work.
 SHOWN = {"prefill": "prefill", "decode": "decode"}
+WHOLE = ("decode/64", "whole")
 
 Document = dict[str, Any]
 
@@ -122,13 +123,20 @@ def table_row(document: Document, row: Document) -> str:
     """A line of the table of README.md."""
     arithmetic, own = headings(document)
     rates = row["tokens_per_second"]
-    cells = [row["row"].replace("/", ", ")]
+    whole = row["measure"] == "whole"
+    cells = [row["row"].replace("/", ", ") + (", with the prompts" if whole else "")]
     for name in arithmetic:
-        fraction = document["fractions_of_the_limit"].get(name, {}).get(row["row"])
+        # `rlgen bench` sets the stretch after the prompts against the limit.
+        fraction = None if whole else document["fractions_of_the_limit"].get(name, {}).get(row["row"])
         share = f" ({100 * fraction:.0f} %)" if fraction else ""
         cells.append(f"{rates[name]:.0f}{share}" if name in rates else "-")
     cells += [factor_text(ratio(rates, name, arithmetic)) for name in own]
     return "| " + " | ".join(cells) + " |"
+
+
+def is_shown(row: Document) -> bool:
+    """Whether a row and measure stand in the table."""
+    return SHOWN[row["row"].split("/")[0]] == row["measure"] or (row["row"], row["measure"]) == WHOLE
 
 
 def table_of(document: Document) -> str:
@@ -141,13 +149,14 @@ def table_of(document: Document) -> str:
         f"Tokens a second of {document['model']} with weights in bfloat16, {document['threads']} threads of "
         f"{machine.get('cpu', 'an unknown CPU')}, the best of {document['rounds']} rounds in which all engines took "
         "turns. Prefill: one prompt of 2,048 tokens; decode at a batch of that many sequences, 128 new tokens after "
-        "128, once the prompts are done. In brackets the fraction of what the machine allows; the last columns "
-        "compare a profile of rlgen with the best engine of the same arithmetic.",
+        "128, once the prompts are done, and at the largest batch from begin to end too. In brackets the fraction of "
+        "what the machine allows; the last columns compare a profile of rlgen with the best engine of the same "
+        "arithmetic.",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
     ]
-    shown = [row for row in document["rows"] if SHOWN[row["row"].split("/")[0]] == row["measure"]]
+    shown = [row for row in document["rows"] if is_shown(row)]
     lines += [table_row(document, row) for row in shown]
     if document["not_run"]:
         left_out = sorted({f"{item['peer']} ({item['row']}): {item['reason']}" for item in document["not_run"]})

@@ -209,7 +209,7 @@ class Report(unittest.TestCase):
         table = report.table_of(self.document())
         self.assertIn("| decode, 8 | 360 (87 %) | 480 | 240 | 100 | 120 | - | 3.00x | 2.00x |", table)
         self.assertIn("| prefill, 2048 | 900 | - | - | - | - | - | - | - |", table)
-        self.assertEqual(table.count("| decode, 8 |"), 1)
+        self.assertEqual(table.count("| decode, 8"), 1)
         self.assertIn("Fast One", table)
         self.assertIn("Not run: vLLM compiled (all): not installed.", table)
         page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
@@ -219,6 +219,16 @@ class Report(unittest.TestCase):
         self.assertEqual(report.put_table(put, table), put)
         with self.assertRaisesRegex(ValueError, "no place"):
             report.put_table("nothing", table)
+
+    def test_the_largest_batch_is_shown_from_begin_to_end_too(self) -> None:
+        """Rates with the prompts, without the fraction, which is that of the stretch after them."""
+        document = self.document()
+        for row in document["rows"]:
+            row["row"] = row["row"].replace("decode/8", "decode/64")
+        document["fractions_of_the_limit"] = {"rlgen float32": {"decode/64": 0.87}}
+        lines = report.table_of(document).splitlines()
+        self.assertIn("| decode, 64 | 360 (87 %) | 480 | 240 | 100 | 120 | - | 3.00x | 2.00x |", lines)
+        self.assertIn("| decode, 64, with the prompts | 100 | - | - | - | - | - | - | - |", lines)
 
     def test_the_readme_has_a_place_for_it(self) -> None:
         """One command makes the table anew."""

@@ -46,9 +46,12 @@ Status lay_out_route_columns(std::span<const Rollout> rollouts, const RouteFacts
     const auto length =
         static_cast<int64_t>(rollout.prompt_token_ids.size() + rollout.tokens.size());
     RouteCounts counts;
-    const auto laid_out = lay_out_routes(
-        rollout.routes.view(),
-        {.valid_length = length, .padded_length = width, .dtype = facts.dtype()}, &counts);
+    const auto laid_out = lay_out_routes(rollout.routes.view(),
+                                         {.valid_length = length,
+                                          .padded_length = width,
+                                          .dtype = facts.dtype(),
+                                          .cached_tokens = rollout.finish.cached_tokens},
+                                         &counts);
     if (!laid_out.ok()) return annotate(laid_out.status(), name);
     out = std::copy(laid_out->bytes().begin(), laid_out->bytes().end(), out);
     missing.push_back(counts.missing);

@@ -19,9 +19,9 @@ Status check_delivered(const TensorView& delivered, const RouteLayout& layout, i
   const int64_t rows = delivered.shape[0];
   if (layout.must_be_complete && rows > expected + 1) {
     return absl::InvalidArgumentError(
-        fmt::format("routed_experts has {} rows for {} tokens: {} are expected, and one more for "
-                    "the last token is tolerated",
-                    rows, layout.valid_length, expected));
+        fmt::format("routed_experts has {} rows for {} tokens, of which {} came from the prefix "
+                    "cache: {} are expected, and one more for the last token is tolerated",
+                    rows, layout.valid_length, layout.cached_tokens, expected));
   }
   return absl::OkStatus();
 }

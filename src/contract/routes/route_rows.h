@@ -26,6 +26,7 @@ struct RouteLayout {
   int64_t padded_length = 0;  // rows of the result
   DType dtype = DType::kInt16;
   bool must_be_complete = true;  // more than one surplus row is an error
+  int64_t cached_tokens = 0;     // for that error: tokens of the sample that a prefix cache gave
 };
 
 // Routes of one sample [padded_length, layers, top-k] out of the delivered ones [rows, layers,

@@ -204,19 +204,20 @@ TEST_F(GenerateBatch, ARowThatFailsIsNamed) {
               HasSubstr("row 1"));
 }
 
-// Routes of two experts of one layer for all tokens but the last, for row 1 for the first alone.
+// Routes of two experts of one layer for all tokens but the last, for row 1 for the first alone:
+// at position p of any row (p + 2, 40 + p).
 EventBatch two_tokens_with_routes(const SequenceRequest& request) {
   EventBatch events = two_tokens(request);
   const size_t rows = request.prompt_token_ids[0] == 4 ? 1 : request.prompt_token_ids.size() + 1;
-  events[1].routes = empty_route_span({.layers = 1, .top_k = 2, .experts = 8}, 0);
-  for (size_t i = 0; i < rows; ++i) {
-    events[1].routes.ids.insert(events[1].routes.ids.end(), {std::byte{7}, std::byte{5}});
+  events[1].routes = empty_route_span({.layers = 1, .top_k = 2, .experts = 64}, 0);
+  for (size_t p = 0; p < rows; ++p) {
+    events[1].routes.ids.insert(events[1].routes.ids.end(), {std::byte(p + 2), std::byte(40 + p)});
   }
   return events;
 }
 
 TEST_F(GenerateBatch, T13_FB239_RoutesGoIntoTheBatchAndMissingOnesAreTold) {
-  state_->info.routes = {.layers = 1, .top_k = 2, .experts = 8};
+  state_->info.routes = {.layers = 1, .top_k = 2, .experts = 64};
   state_->script = two_tokens_with_routes;
   std::vector<std::string> said;
   GenerationOptions options;
@@ -233,14 +234,20 @@ TEST_F(GenerateBatch, T13_FB239_RoutesGoIntoTheBatchAndMissingOnesAreTold) {
   EXPECT_THAT(*read_integers(batch->r3_routed_experts_missing_routes.view()),
               ElementsAre(0, 2, 15));
   const std::vector<int64_t> ids = *read_integers(batch->routed_experts.view());
-  const auto row = [&](size_t sample, size_t place) {
-    const size_t at = (sample * 16 + place) * 2;
-    return std::vector<int64_t>(ids.begin() + ptrdiff_t(at), ids.begin() + ptrdiff_t(at) + 2);
+  // Places up to `delivered` have their own routes, those up to `expected` none, the rest dummies.
+  const auto expect_rows = [&](size_t sample, size_t delivered, size_t expected) {
+    for (size_t place = 0; place < 16; ++place) {
+      const auto at = ids.begin() + ptrdiff_t(sample * 16 + place) * 2;
+      const auto p = int64_t(place);
+      std::vector<int64_t> want{0, 1};
+      if (place < expected) want = {-1, -1};
+      if (place < delivered) want = {p + 2, 40 + p};
+      EXPECT_EQ(std::vector<int64_t>(at, at + 2), want) << "row " << sample << ", place " << place;
+    }
   };
-  EXPECT_THAT(row(0, 3), ElementsAre(7, 5));
-  EXPECT_THAT(row(0, 4), ElementsAre(0, 1));
-  EXPECT_THAT(row(1, 1), ElementsAre(-1, -1));
-  EXPECT_THAT(row(1, 15), ElementsAre(0, 1));
+  expect_rows(0, 4, 4);
+  expect_rows(1, 1, 3);
+  expect_rows(2, 0, 15);
   ASSERT_EQ(said.size(), 1);
   EXPECT_THAT(said[0], HasSubstr("R3 router replay fallback: 2 of 3 samples lack 17 of 22 routes"));
 }

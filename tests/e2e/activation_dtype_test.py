@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from pathlib import Path
 
+from expert_checkpoints import Tensor, copy_checkpoint, write_tensors
 from harness import CHECKPOINTS, CommandLineTest, Line
 
 PROFILE = ("--activation-dtype", "bfloat16")
@@ -12,6 +13,11 @@ PROMPTS: list[Line] = [
     {"id": str(i), "prompt_token_ids": [3 + i, 9, 40 + i] * (1 + 7 * i), "max_tokens": 12, "ignore_eos": True, "seed": i}
     for i in range(4)
 ]
+
+
+def elements(content: bytes, size: int) -> list[bytes]:
+    """The bytes of each element."""
+    return [content[at : at + size] for at in range(0, len(content), size)]
 
 
 class Profile(CommandLineTest):
@@ -26,7 +32,7 @@ class Profile(CommandLineTest):
 
     def test_bits_do_not_depend_on_the_schedule(self) -> None:
         """Scalar code alone, one by one, and the best code with all together: on matrices of each stored type."""
-        for model in ("llama", "llama_tied", "llama_fp16"):
+        for model in ("llama", "llama_tied", "llama_fp16", "qwen3_moe"):
             with self.subTest(model=model):
                 together = self.roll(CHECKPOINTS / model, *PROFILE, "--threads", 2)
                 alone = self.roll(
@@ -57,6 +63,26 @@ class Profile(CommandLineTest):
         for name, line in made.items():
             self.assertEqual(line["logprobs"], scored[name]["logprobs"])
             self.assertEqual(line["numerics"], scored[name]["numerics"])
+
+    def test_routers_and_gates_are_multiplied_in_float32(self) -> None:
+        """Their values in either type give the same bits and routes: the profile does not round what they meet."""
+        short, wide = self.folder / "bfloat16", self.folder / "float32"
+        tensors = copy_checkpoint("qwen2_moe", short, {})
+        copy_checkpoint("qwen2_moe", wide, {})
+        scored = [name for name in tensors if name.endswith(("mlp.gate.weight", "mlp.shared_expert_gate.weight"))]
+        self.assertEqual(len(scored), 4)
+        halves = {name: b"".join(four[2:] for four in elements(tensors[name].content, 4)) for name in scored}
+        for name in scored:
+            shape = tensors[name].shape
+            tensors[name] = Tensor("F32", shape, b"".join(b"\0\0" + half for half in elements(halves[name], 2)))
+        write_tensors(wide / "model.safetensors", tensors)
+        for name in scored:
+            tensors[name] = Tensor("BF16", tensors[name].shape, halves[name])
+        write_tensors(short / "model.safetensors", tensors)
+        found = [self.roll(model, *PROFILE, "--enable-return-routed-experts") for model in (short, wide)]
+        for name, line in found[0].items():
+            for key in ("token_ids", "logprobs", "routed_experts"):
+                self.assertEqual(line[key], found[1][name][key], key)
 
     def test_wrong_values(self) -> None:
         """Other names, and a type that cannot go with it, are refused by the option's name."""

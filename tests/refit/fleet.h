@@ -59,12 +59,13 @@ class TrainerWeights {
 class Fleet {
  public:
   explicit Fleet(const std::string& checkpoint, int shards = 1, int32_t max_num_seqs = 64,
-                 int64_t kv_bytes = 0) {
-    ShardSpec spec;
-    spec.model = fixture(checkpoint);
-    spec.num_threads = 1;
-    spec.max_num_seqs = max_num_seqs;
-    spec.kv_cache_memory_bytes = kv_bytes;
+                 int64_t kv_bytes = 0)
+      : Fleet({.model = fixture(checkpoint),
+               .num_threads = 1,
+               .kv_cache_memory_bytes = kv_bytes,
+               .max_num_seqs = max_num_seqs},
+              shards) {}
+  Fleet(const ShardSpec& spec, int shards) {
     auto made =
         generation::Generation::start(launcher_, std::vector<ShardSpec>(size_t(shards), spec), {});
     EXPECT_TRUE(made.ok()) << made.status();

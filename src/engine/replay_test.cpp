@@ -160,12 +160,16 @@ TEST_F(ReplayTest, GivenRoutesNeitherReadNorFillTheCache) {
   EXPECT_EQ(bench.core->metrics().cache_bypassed, 1);
   EXPECT_EQ(bench.run(free).finish->cached_tokens, 0);
   expect_same_bits(bench.sink.get(1), cold);
+  EXPECT_EQ(bench.sink.get(1).routes, cold.routes);
   odd.id = 3;
   EXPECT_EQ(bench.run(odd).finish->cached_tokens, 0);
   expect_same_bits(bench.sink.get(3), odd_cold);
+  EXPECT_EQ(bench.sink.get(3).routes, odd_cold.routes);
   SequenceRequest again = free;
   again.id = 4;
   EXPECT_EQ(bench.run(again).finish->cached_tokens, 48);
+  expect_same_bits(bench.sink.get(4), cold);
+  EXPECT_EQ(bench.sink.get(4).routes, cold.routes);
 }
 
 TEST_F(ReplayTest, RoutesThatCannotBeAreRefusedByName) {

@@ -336,6 +336,11 @@ TEST(RlgenSettings, FB237_RouterReplayNeedsRecordedRoutes) {
                                          HasSubstr("rlgen_cfg.enable_return_routed_experts")));
   master["policy"]["generation"]["rlgen_cfg"] = {{"enable_return_routed_experts", true}};
   EXPECT_TRUE(RlgenGeneration::validate_settings(master).ok());
+  // Recording alone is allowed.
+  master["policy"]["router_replay"]["enabled"] = false;
+  EXPECT_TRUE(RlgenGeneration::validate_settings(master).ok());
+  master["policy"].erase("router_replay");
+  EXPECT_TRUE(RlgenGeneration::validate_settings(master).ok());
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -139,9 +140,25 @@ TEST(ExpertLayout, AMissingExpertIsNamedWithTheKeyOfTheCount) {
   EXPECT_THAT(fault_of(grouped, table),
               HasSubstr("tensor \"model.layers.1.mlp.experts.down_proj\" [5, 6, 9] "
                         "(num_experts is 5) is missing"));
-  // FB-177: without any experts the layer is no dense one.
-  auto none = manifest_in(table, NameForm::kOnly);
-  EXPECT_THAT(fault_of(none, table), HasSubstr("mlp.experts.0.down_proj.weight\" [6, 9]"));
+}
+
+// Tensors of a dense layer do not make one of a layer that should have experts.
+TEST(ExpertLayout, FB177_DenseTensorsInPlaceOfExpertsAreSurplusAndExpertsMissing) {
+  const NameTable table = dense_names(sparse_spec());
+  auto dense = manifest_in(table, NameForm::kOnly);
+  EXPECT_THAT(fault_of(dense, table),
+              HasSubstr("\"model.layers.1.mlp.experts.0.down_proj.weight\" [6, 9]"));
+  for (const char* part : {"gate_proj", "up_proj", "down_proj"}) {
+    const Shape shape = std::string_view(part) == "down_proj" ? Shape{6, 10} : Shape{10, 6};
+    dense.push_back(
+        {fmt::format("model.layers.1.mlp.{}.weight", part), DType::kBFloat16, shape, {}});
+  }
+  EXPECT_THAT(fault_of(dense, table),
+              AllOf(HasSubstr("tensor \"model.layers.1.mlp.experts.0.down_proj.weight\" [6, 9] "
+                              "(num_experts is 5) is missing"),
+                    HasSubstr("tensor \"model.layers.1.mlp.down_proj.weight\" [6, 10] is surplus"),
+                    HasSubstr("tensor \"model.layers.1.mlp.gate_proj.weight\" [10, 6] is surplus"),
+                    HasSubstr("tensor \"model.layers.1.mlp.up_proj.weight\" [10, 6] is surplus")));
 }
 
 TEST(ExpertLayout, ExpertsBeyondTheCountAreSurplus) {

@@ -58,6 +58,23 @@ TEST(Latent, FB156_TheScaleOfTheScores) {
                   float(1.0 / std::sqrt(20.0)));
 }
 
+// Of unequal terms the scores have the second one squared, and the rotation the share of the first.
+TEST(Latent, FB156_FB157_UnequalTermsScaleScoresAndRotationApart) {
+  for (const char* const name : {"deepseek_v2", "deepseek_v2_lite", "deepseek_v3"}) {
+    const json config = config_of(name);
+    json section = config["rope_scaling"];
+    section.update({{"mscale", 1.0}, {"mscale_all_dim", 0.707}});
+    const DecoderSpec spec = accept(with(config, {{"rope_scaling", section}}));
+    const double log_factor = std::log(section["factor"].get<double>());
+    const double first = 0.1 * log_factor + 1.0;
+    const double second = 0.1 * 0.707 * log_factor + 1.0;
+    const double head = spec.latent.plain + spec.latent.rotated;
+    EXPECT_FLOAT_EQ(spec.attention_scale, float(second * second / std::sqrt(head))) << name;
+    EXPECT_FLOAT_EQ(spec.rotary.attention_factor, float(first / second)) << name;
+    EXPECT_NE(spec.rotary.attention_factor, 1.0f) << name;
+  }
+}
+
 TEST(Latent, QueriesWithAndWithoutALatent) {
   const json config = config_of("deepseek_v3");
   EXPECT_EQ(accept(with(config, {{"q_lora_rank", nullptr}})).latent.query_rank, 0);

@@ -84,6 +84,33 @@ TEST(ShardOptions, KvLayoutFollowsModelAndOptions) {
       mentions(choose_kv_layout({.block_size = 24}, small_model()).status(), "block_size is 24"));
 }
 
+// Blocks have no byte more where no routes are recorded, and one for each id where they are.
+TEST(ShardOptions, RoutesCostNothingWhenOff) {
+  models::DecoderSpec model = small_model();
+  model.layers = 3;
+  model.layer.assign(3, {.sparse = true});
+  model.layer[1].sparse = false;
+  model.experts = {.count = 8, .top_k = 4};
+  const auto layout_with = [&](const ShardSpec& spec) {
+    const auto capture = choose_route_capture(spec, model);
+    EXPECT_TRUE(capture.ok()) << capture.status();
+    return *choose_kv_layout(spec, model,
+                             engine::route_facts(*capture, engine::route_layers(model)));
+  };
+  const kernels::KvLayout off = layout_with({.block_size = 32});
+  EXPECT_EQ(off.side_bytes, 0u);
+  const kernels::KvLayout on =
+      layout_with({.block_size = 32, .enable_return_routed_experts = true});
+  EXPECT_EQ(on.side_bytes, 32u * 2 * 4);
+  EXPECT_EQ(on.block_stride(), off.block_stride() + 256);
+  const kernels::KvLayout all = layout_with(
+      {.block_size = 32, .enable_return_routed_experts = true, .routed_experts_layers = "all"});
+  EXPECT_EQ(all.block_stride(), off.block_stride() + 384);
+  model.experts.count = 129;
+  EXPECT_EQ(layout_with({.block_size = 32, .enable_return_routed_experts = true}).side_bytes,
+            2u * 256);
+}
+
 TEST(ShardOptions, KvBytesAreBoundedByNeedAndByFreeMemory) {
   const kernels::KvLayout layout = *choose_kv_layout({}, small_model());
   const auto block = int64_t(layout.block_stride());

@@ -54,6 +54,13 @@ TEST(RoutedExperts, T1_AModelWithoutAConfigurationFallsBack) {
             "int16");
 }
 
+TEST(RoutedExperts, T1_TheTypeOfAModelFollowsItsConfiguration) {
+  for (const char* name : {"qwen3_moe", "deepseek_v3", "gpt_oss"}) {
+    const std::string folder = std::string("tests/fixtures/checkpoints/") + name;
+    EXPECT_EQ(resolve_routed_experts_dtype_name_for_model(folder), "int8") << name;
+  }
+}
+
 HostTensor routes_of(DType dtype, const Shape& shape, const std::vector<int64_t>& values) {
   HostTensor routes(dtype, shape);
   EXPECT_TRUE(write_integers(values, &routes).ok());

@@ -37,6 +37,7 @@ class Worker:
             bufsize=1,
             start_new_session=True,
         )
+        threading.Thread(target=self._end_children, daemon=True).start()
 
     def ask(self, request: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
         """Sends a request (none: waits for the first word) and returns the answer.
@@ -62,6 +63,11 @@ class Worker:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+
+    def _end_children(self) -> None:
+        # One that outlives the process could hold its output, and whoever reads an answer would wait for more.
+        self._process.wait()
+        self._kill()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -282,12 +282,12 @@ class Parts(unittest.TestCase):
             failing.ask(None, 30)
 
     def test_stopping_ends_what_the_worker_started(self) -> None:
-        """A process of the worker's, whether the worker still lives or not."""
+        """A process of the worker's, which holds its output too, whether the worker still lives or not."""
         for ends in (False, True):
             worker = self.worker(f"""
                 import os, subprocess, sys
                 from serve import answer, serve
-                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=2)
+                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
                 answer({{"child": child.pid}})
                 if {ends}:
                     os._exit(0)

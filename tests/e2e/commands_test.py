@@ -247,8 +247,9 @@ class Speed(CommandLineTest):
             self.assertEqual(list(rows), ["recording/decode-1", "recording/decode-64", "recording/prefill"])
             for row in rows.values():
                 self.assertEqual(row["limited_by"], "no recording")
-                overhead = row["details"]["overhead_percent"]
-                self.assertAlmostEqual(overhead, 100 * (row["limit"] / row["value"] - 1), places=6)
+                details = row["details"]
+                self.assertLessEqual(details["overhead_percent_p25"], details["overhead_percent"])
+                self.assertLessEqual(details["overhead_percent"], details["overhead_percent_p75"])
                 self.assertAlmostEqual(row["fraction"], row["value"] / row["limit"])
 
     def long_model(self, name: str = "llama") -> Path:

@@ -20,10 +20,10 @@
 
 namespace rlgen::cli {
 
-// Seconds of one token, the best of all runs so far; 0: none yet.
+// Seconds of one token in the runs so far; two of the same index ran one after the other.
 struct RecordingTimes {
-  double off = 0.0;  // nothing recorded
-  double on = 0.0;
+  std::vector<double> off;  // nothing recorded
+  std::vector<double> on;
 };
 
 // What the rows are measured with. One thread uses it.

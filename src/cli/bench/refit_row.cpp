@@ -36,10 +36,6 @@ constexpr int64_t kCopyPieceBytes = int64_t{1} << 20;
 constexpr int kCopyPasses = 3;
 constexpr int kIdleUpdates = 3;
 
-double seconds_between(Moment begin, Moment end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
-
 // A trainer's weights: those of the checkpoint in its memory, or these with another lowest bit.
 struct Trainer {
   models::Model model;

@@ -63,7 +63,7 @@ std::vector<RowSpec> make_rows() {
   rows.push_back({.name = "prefill/2048", .kind = RowKind::kPrefill, .prompt = 2048});
   for (const int32_t batch : {1, 2, 4, 8, 16, 32, 64, 128}) rows.push_back(decode(batch));
   rows.push_back({.name = "mixed", .kind = RowKind::kMixed});
-  rows.push_back(recording("decode-1", 1, 17, 64));
+  rows.push_back(recording("decode-1", 1, 17, 32));
   rows.push_back(recording("decode-64", 64, 17, 16));
   rows.push_back(recording("prefill", 1, 1024, 0));
   for (const int32_t thousands : {1, 2, 4, 8, 16, 32}) rows.push_back(attention(thousands));

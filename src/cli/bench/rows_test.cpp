@@ -86,7 +86,7 @@ TEST(BenchRows, OptionsReplaceTheLengthsOfARow) {
   BenchOptions options;
   EXPECT_EQ(new_tokens(row_named("decode/1"), options), 64);
   EXPECT_EQ(new_tokens(row_named("decode/128"), options), 16);
-  EXPECT_EQ(new_tokens(row_named("recording/decode-1"), options), 64);
+  EXPECT_EQ(new_tokens(row_named("recording/decode-1"), options), 32);
   EXPECT_EQ(new_tokens(row_named("recording/prefill"), options), 1);
   options.decode_tokens = 5;
   options.prefill_tokens = 7;

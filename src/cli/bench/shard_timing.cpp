@@ -3,26 +3,44 @@
 #include <thread>
 #include <utility>
 
+#include "cli/bench/stopwatch.h"
+
 namespace rlgen::cli {
 
 using SteadyClock = std::chrono::steady_clock;
+
+namespace {
+
+bool is_full(const StepRecord& step, int64_t sequences) {
+  return step.tokens == sequences && step.keys > 0;
+}
+
+}  // namespace
 
 SteadyWindow steady_window(const std::vector<StepRecord>& steps, int64_t sequences) {
   SteadyWindow best;
   SteadyWindow now;
   for (size_t i = 1; i < steps.size(); ++i) {
-    const bool full = steps[i].tokens == sequences && steps[i].keys > 0;
-    if (!full) {
+    if (!is_full(steps[i], sequences)) {
       now = {};
       continue;
     }
     now.steps += 1;
     now.tokens += steps[i].tokens;
     now.keys += steps[i].keys;
-    now.seconds += std::chrono::duration<double>(steps[i].time - steps[i - 1].time).count();
+    now.seconds += seconds_between(steps[i - 1].time, steps[i].time);
     if (now.steps > best.steps) best = now;
   }
   return best;
+}
+
+std::vector<double> full_step_seconds(const std::vector<StepRecord>& steps, int64_t sequences) {
+  std::vector<double> seconds;
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (is_full(steps[i], sequences))
+      seconds.push_back(seconds_between(steps[i - 1].time, steps[i].time));
+  }
+  return seconds;
 }
 
 void ShardTimer::on_events(EventBatch events) {
@@ -83,7 +101,7 @@ StatusOr<ShardTimer::Run> ShardTimer::run(ShardClient& shard, std::vector<Sequen
     return absl::DeadlineExceededError("a row of the benchmark took more than ten minutes");
   }
   RLGEN_RETURN_IF_ERROR(error_);
-  run_.seconds = std::chrono::duration<double>(run_.steps.back().time - run_.start).count();
+  run_.seconds = seconds_between(run_.start, run_.steps.back().time);
   return std::move(run_);
 }
 

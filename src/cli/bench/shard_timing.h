@@ -36,6 +36,9 @@ struct SteadyWindow {
 // without two full steps gives an empty window.
 SteadyWindow steady_window(const std::vector<StepRecord>& steps, int64_t sequences);
 
+// Seconds of each step that brought one token for each of the sequences, none of them its first.
+std::vector<double> full_step_seconds(const std::vector<StepRecord>& steps, int64_t sequences);
+
 // Times requests on a shard. Is the shard's sink: made before it.
 class ShardTimer final : public EventSink {
  public:

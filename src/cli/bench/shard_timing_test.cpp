@@ -25,5 +25,13 @@ TEST(SteadyWindow, NothingSteady) {
   EXPECT_EQ(steady_window({step(1, 2, 0), step(2, 1, 5)}, 2).steps, 0);
 }
 
+TEST(FullStepSeconds, AreThoseInWhichEverySequenceDecodes) {
+  const std::vector<double> seconds = full_step_seconds(
+      {step(100, 2, 0), step(110, 2, 20), step(115, 1, 10), step(135, 2, 24), step(140, 1, 12)}, 2);
+  ASSERT_EQ(seconds.size(), 2U);
+  EXPECT_NEAR(seconds[0], 0.010, 1e-9);
+  EXPECT_NEAR(seconds[1], 0.020, 1e-9);
+}
+
 }  // namespace
 }  // namespace rlgen::cli

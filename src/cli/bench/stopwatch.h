@@ -5,8 +5,13 @@
 
 namespace rlgen::cli {
 
+inline double seconds_between(std::chrono::steady_clock::time_point begin,
+                              std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_between(start, std::chrono::steady_clock::now());
 }
 
 // Seconds of the fastest of several runs: at least `passes`, and as many as take a tenth of a

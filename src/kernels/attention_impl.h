@@ -91,10 +91,24 @@ struct TilesOfHead {
   }
 };
 
+// The `index`-th tile of keys that a row at `position` sees.
+static const std::byte* tile_seen(const TilesOfHead& tiles, int64_t position, int64_t index) {
+  const int64_t window = tiles.args.window;
+  const int64_t first = window > 0 && position >= window ? position + 1 - window : 0;
+  const int64_t tile = first / kTileKeys + index;
+  return tile * kTileKeys <= position ? tiles.keys(tile) : nullptr;
+}
+
+// What is read `past` tiles after the last of the group's own.
+static const std::byte* tile_after(const AttentionArgs& args, const RowGroup& group, int64_t past) {
+  if (group.then == nullptr) return nullptr;
+  return tile_seen({args, *group.then, group.then_kv_head}, group.then->first_position, past);
+}
+
 // What is read after each tile: keys, then values, then the keys of the next chunk up to tile
-// `last` of the sequence.
-static void plan_fetches(const TilesOfHead& tiles, int64_t first_of_chunk, int64_t last,
-                         ChunkPart* part) {
+// `last` of the sequence, then what comes after the group.
+static void plan_fetches(const TilesOfHead& tiles, const RowGroup& group, int64_t first_of_chunk,
+                         int64_t last, ChunkPart* part) {
   for (int tile = part->first_tile; tile < part->end_tile; ++tile) {
     const int past = tile + kAheadTiles - part->end_tile;
     const int after_keys = part->first_tile + past;
@@ -104,7 +118,7 @@ static void plan_fetches(const TilesOfHead& tiles, int64_t first_of_chunk, int64
     const int64_t next = first_of_chunk + kChunkTiles + past;
     part->after_values[tile] = past < 0       ? part->values[tile + kAheadTiles]
                                : next <= last ? tiles.keys(next)
-                                              : nullptr;
+                                              : tile_after(tiles.args, group, past);
   }
 }
 
@@ -133,7 +147,7 @@ static bool locate_chunk(const AttentionArgs& args, const AttentionSequence& seq
   }
   if (group.rows <= kBlockRows && !args.kv.layout.values_in_keys) {
     const int64_t last = (group.end[group.rows - 1] - 1) / kTileKeys;
-    plan_fetches(tiles, begin / kTileKeys, last, part);
+    plan_fetches(tiles, group, begin / kTileKeys, last, part);
   }
   return from < to;
 }
@@ -267,6 +281,10 @@ RLGEN_INLINE void for_groups(const AttentionArgs& args, const AttentionSequence&
     ChunkPart part;
     for (int64_t i = done; i < rows && i < done + most; ++i) {
       add_row(args, sequence, task, i, &group);
+    }
+    if (done + most >= rows) {
+      group.then = task.then;
+      group.then_kv_head = task.then_kv_head;
     }
     part.widened = next_line(scratch);
     part.lane_weights = part.widened + widened_floats(layout);

@@ -101,6 +101,17 @@ void split(const KernelContext& context, const AttentionArgs& args, const Attent
   }
 }
 
+// Threads claim pieces in turn, so that of two whole tasks a thread has the one `threads` later
+// next.
+void foresee(std::span<const AttentionSequence> sequences, int64_t threads,
+             std::vector<Piece>* pieces) {
+  for (size_t i = 0; i + size_t(threads) < pieces->size(); ++i) {
+    const AttentionTask& then = (*pieces)[i + size_t(threads)].task;
+    (*pieces)[i].task.then = &sequences[size_t(then.sequence)];
+    (*pieces)[i].task.then_kv_head = then.kv_head;
+  }
+}
+
 Plan make_plan(const KernelContext& context, const AttentionArgs& args,
                std::span<const AttentionSequence> sequences) {
   Plan plan;
@@ -116,6 +127,7 @@ Plan make_plan(const KernelContext& context, const AttentionArgs& args,
       split(context, args, task, seen, parts, &plan);
     }
   }
+  if (plan.merges.empty()) foresee(sequences, threads, &plan.pieces);
   return plan;
 }
 

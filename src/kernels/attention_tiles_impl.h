@@ -14,18 +14,19 @@ constexpr int kChunkKeys = int(kAttentionChunkKeys);
 constexpr int kChunkTiles = kChunkKeys / kTileKeys;
 
 // Accumulators of kBlockRows rows times kBlockVectors vectors fill the registers: 24 of 32 with
-// AVX-512, 12 of 16 halves with AVX2, 24 of 32 quarters with NEON.
-#if defined(__AVX512F__)
+// AVX-512, 12 of 16 halves with AVX2, 24 of 32 quarters with NEON. What they are multiplied with
+// needs room too: three rows times two vectors took 17 halves, and the one that lay in memory
+// halved the speed.
 constexpr int kBlockRows = 6;
+#if defined(__AVX512F__)
 constexpr int kBlockVectors = 4;
 #else
-constexpr int kBlockRows = 3;
-constexpr int kBlockVectors = 2;
+constexpr int kBlockVectors = 1;
 #endif
 // Rows that share a tile of keys or values while it is in the first-level cache.
 constexpr int kGroupRows = 4 * kBlockRows;
 // The same where values are in the keys, whose sums have 16 rows in the lanes.
-constexpr int kMostGroupRows = kBlockRows == 6 ? 32 : 16;
+constexpr int kMostGroupRows = 32;
 // Tiles of values that are shared so: 16 KiB at 64 float32 dimensions.
 constexpr int kValueTiles = 4;
 // With few rows a tile is read from memory faster than the processor fetches ahead on its own: it
@@ -44,6 +45,9 @@ struct RowGroup {
   float max[kMostGroupRows];
   float sum[kMostGroupRows];
   float* value;  // [rows][value_dim]
+  // What comes after the group, as in AttentionTask.
+  const AttentionSequence* then = nullptr;
+  int32_t then_kv_head = 0;
 };
 
 // The same for one chunk alone. Memory of a group's chunk: scores, then values.
@@ -141,18 +145,15 @@ RLGEN_INLINE void fetch(const std::byte* tile, int64_t i, int64_t width, int vec
 // How many of `left` rows go together.
 RLGEN_INLINE int rows_together(int left) {
   if (left == 5) return 3;
-  if (kBlockRows == 3 && left == 4) return 2;
-  if (kBlockRows == 6 && (left == 7 || left == 8)) return 4;
+  if (left == 7 || left == 8) return 4;
   return left < kBlockRows ? left : kBlockRows;
 }
 
 // f<R>() for R = rows.
 template <typename F>
 RLGEN_INLINE void with_rows(int rows, F f) {
-  if constexpr (kBlockRows == 6) {
-    if (rows == 6) return f.template operator()<6>();
-    if (rows == 4) return f.template operator()<4>();
-  }
+  if (rows == 6) return f.template operator()<6>();
+  if (rows == 4) return f.template operator()<4>();
   if (rows == 3) return f.template operator()<3>();
   if (rows == 2) return f.template operator()<2>();
   return f.template operator()<1>();

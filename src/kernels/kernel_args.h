@@ -58,6 +58,10 @@ struct AttentionTask {
   int64_t row_end = 0;
   int32_t first_head = 0;
   int32_t heads = 0;  // 0: all
+  // What the thread will probably attend to after this: its first keys are fetched. Null: not
+  // known.
+  const AttentionSequence* then = nullptr;
+  int32_t then_kv_head = 0;
 };
 
 // Chunks [begin, end) of `all` chunks of kAttentionChunkKeys keys, counted from key 0.

@@ -171,6 +171,9 @@ struct KernelTable {
   // Sets every p[i] that does not survive to 0; returns the sum of the rest and, in `blocks`, that
   // of each block of the grid.
   double (*row_keep)(float* p, int64_t n, const Threshold& keep, double* blocks);
+  // Writes the elements of at least `least` > 0 to `out`, in order, and returns how many there are;
+  // `out` has room for n + 1 floats.
+  int64_t (*row_at_least)(const float* p, int64_t n, float least, float* out);
   // count[bin] += 1 and, with `mass` not null, mass[bin] += p[i], in index order.
   void (*row_histogram)(const float* p, int64_t n, const HistogramLevel& level, int32_t* count,
                         double* mass);

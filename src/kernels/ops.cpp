@@ -228,8 +228,9 @@ std::string_view profile_name(Profile profile) {
   return profile == Profile::kFloat32 ? "float32" : "bfloat16";
 }
 
-// bfloat16: 2 since attention rounds its operands too.
-int32_t arithmetic_revision(Profile profile) { return profile == Profile::kFloat32 ? 1 : 2; }
+// float32: 2 since top-p takes its part of the row's sum; bfloat16: 2 since attention rounds its
+// operands too, 3 since that of top-p.
+int32_t arithmetic_revision(Profile profile) { return profile == Profile::kFloat32 ? 2 : 3; }
 
 std::optional<Profile> parse_profile(std::string_view name) {
   for (const Profile profile : {Profile::kFloat32, Profile::kBFloat16}) {

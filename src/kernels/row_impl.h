@@ -123,6 +123,24 @@ static double row_keep(float* p, int64_t n, const Threshold& keep, double* block
   });
 }
 
+// Whether a lane is written is no branch: few processors could foresee it.
+static int64_t row_at_least(const float* p, int64_t n, float least, float* out) {
+  const F32x16 low = broadcast(least);
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i += 16) {
+    const F32x16 v = load_filled(p, i, n, -1.0f);
+    const uint32_t large = mask_bits(less_equal(low, v));
+    if (large == 0) continue;
+    float lanes[16];
+    store(v, lanes);
+    for (int lane = 0; lane < 16; ++lane) {
+      out[count] = lanes[lane];
+      count += large >> lane & 1u;
+    }
+  }
+  return count;
+}
+
 RLGEN_INLINE float float_from_bits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);

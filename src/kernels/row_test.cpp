@@ -186,6 +186,21 @@ TEST_P(RowKernels, TheDefaultThresholdKeepsAll) {
   EXPECT_EQ(kept, p);
 }
 
+TEST_P(RowKernels, LargeElementsAreTakenOutInOrder) {
+  for (const int64_t n : lengths()) {
+    const auto p = random_row(29, n, 0.0, 1.0);
+    for (const float least : {0x1p-149f, 0.25f, p[n / 2], 0.9f, 2.0f}) {
+      std::vector<float> expected;
+      std::copy_if(p.begin(), p.end(), std::back_inserter(expected),
+                   [&](float v) { return v >= least; });
+      std::vector<float> out(static_cast<size_t>(n) + 1);
+      const int64_t count = table().row_at_least(p.data(), n, least, out.data());
+      out.resize(static_cast<size_t>(count));
+      ASSERT_EQ(out, expected) << "n " << n << " least " << least;
+    }
+  }
+}
+
 TEST_P(RowKernels, HistogramsCountEveryElementInIndexOrder) {
   for (const int64_t n : lengths()) {
     auto p = random_row(19, n, -0.2, 1.0);

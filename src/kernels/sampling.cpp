@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
+#include "base/scratch.h"
 #include "kernels/math.h"
 
 namespace rlgen::kernels {
@@ -12,56 +14,118 @@ namespace {
 // Float bits of [0, 1] in three steps of 11, 10 and 9 bits; the last has one value a bin.
 constexpr std::array<int, 4> kShifts = {30, 19, 9, 0};
 constexpr int kMaxBins = 1 << 11;
+// Rows whose k-th largest element is smaller are looked at whole.
+constexpr float kLeastOfTopK = 0x1p-10f;
 
 struct Histogram {
   std::array<int32_t, kMaxBins> count;
   std::array<double, kMaxBins> mass;
 };
 
-// The level-th step below `prefix`, filled from p; with or without masses.
-int fill(const KernelTable& table, const float* p, int64_t n, size_t level, uint32_t prefix,
-         bool with_mass, Histogram* histogram) {
-  const HistogramLevel which{prefix, kShifts[level], kShifts[level + 1]};
+// A row of weights.
+struct Weights {
+  const KernelTable& table;
+  const float* p;
+  int64_t n;
+};
+
+// Where a histogram looks: the level-th step below `prefix`.
+struct Step {
+  size_t level = 0;
+  uint32_t prefix = 0;
+};
+
+// Filled from the row, with or without masses; the number of its bins.
+int fill(const Weights& row, const Step& step, bool with_mass, Histogram* histogram) {
+  const HistogramLevel which{step.prefix, kShifts[step.level], kShifts[step.level + 1]};
   const int bins = 1 << (which.prefix_shift - which.shift);
   std::fill_n(histogram->count.begin(), bins, 0);
   if (with_mass) std::fill_n(histogram->mass.begin(), bins, 0.0);
-  table.row_histogram(p, n, which, histogram->count.data(),
-                      with_mass ? histogram->mass.data() : nullptr);
+  row.table.row_histogram(row.p, row.n, which, histogram->count.data(),
+                          with_mass ? histogram->mass.data() : nullptr);
   return bins;
 }
 
-uint32_t extended(uint32_t prefix, size_t level, int bin) {
-  return prefix << (kShifts[level] - kShifts[level + 1]) | static_cast<uint32_t>(bin);
+Step below(const Step& step, int bin) {
+  const int bits = kShifts[step.level] - kShifts[step.level + 1];
+  return {step.level + 1, step.prefix << bits | static_cast<uint32_t>(bin)};
 }
 
 // Threshold at `value`, of whose `ties` elements the first `taken` survive.
-Threshold cut_at(const float* p, int64_t n, float value, int64_t ties, int64_t taken) {
-  if (taken == ties) return {value, static_cast<int32_t>(n - 1)};
-  for (int64_t i = 0; i < n; ++i) {
-    if (p[i] == value && --taken == 0) return {value, static_cast<int32_t>(i)};
+Threshold cut_at(const Weights& row, float value, int64_t ties, int64_t taken) {
+  for (int64_t i = 0; taken < ties && i < row.n; ++i) {
+    if (row.p[i] == value && --taken == 0) return {value, static_cast<int32_t>(i)};
   }
-  return {value, static_cast<int32_t>(n - 1)};
+  return {value, static_cast<int32_t>(row.n - 1)};
 }
 
-double mass_from_the_top(const Histogram& histogram, int bins) {
-  double total = 0.0;
-  for (int bin = bins - 1; bin >= 0; --bin) total += histogram.mass[bin];
-  return total;
+// The bin that brings *left, the largest elements still to be taken, to nothing; *left is then what
+// it has to give.
+int bin_of_count(const Histogram& histogram, int bins, int64_t* left) {
+  int bin = bins - 1;
+  for (; bin > 0 && histogram.count[bin] < *left; --bin) *left -= histogram.count[bin];
+  return bin;
 }
+
+struct Stop {
+  int bin = 0;
+  bool reached = false;
+};
 
 // The bin that brings *running to target or, if none does, the lowest one with mass; *running is
 // then the mass above that bin.
-int bin_of_mass(const Histogram& histogram, int bins, double target, double* running) {
-  int chosen = 0;
+Stop bin_of_mass(const Histogram& histogram, int bins, double target, double* running) {
+  Stop stop;
   double above = *running;
-  for (int bin = bins - 1; bin >= 0 && *running < target; --bin) {
+  double sum = *running;
+  for (int bin = bins - 1; bin >= 0 && sum < target; --bin) {
     if (histogram.mass[bin] == 0.0) continue;
-    chosen = bin;
-    above = *running;
-    *running += histogram.mass[bin];
+    above = sum;
+    sum += histogram.mass[bin];
+    stop = {bin, sum >= target};
   }
   *running = above;
-  return chosen;
+  return stop;
+}
+
+// The elements of at least `least`, a power of two and so the begin of a bin: few are large, and
+// adding one to its bin takes as long as passing over many. In memory of the calling thread, until
+// it asks again; the whole row where `least` is 0.
+Weights large_ones(const Weights& row, float least) {
+  thread_local std::vector<float> taken;
+  if (least == 0.0f) return row;
+  float* const out = grown(taken, row.n + 1);
+  return {row.table, out, row.table.row_at_least(row.p, row.n, least, out)};
+}
+
+// Elements below `spare / n` have no more than `spare` together, and those of real rows far less.
+float least_of_top_p(double spare, int64_t n) {
+  constexpr double kUnevenness = 8.0;
+  const auto least = static_cast<float>(kUnevenness * spare / static_cast<double>(n));
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(least) & 0x7f800000u);
+}
+
+// Where a walk down to a mass ends.
+struct Cut {
+  float value = 0.0f;
+  int64_t ties = 0;      // elements of this value
+  double above = 0.0;    // mass of the larger ones
+  bool reached = false;  // the mass; else it is the lowest value that has any
+};
+
+Cut cut_of_mass(const Weights& row, double target) {
+  Histogram histogram;
+  Cut cut;
+  Step step;
+  while (step.level + 1 < kShifts.size()) {
+    const int bins = fill(row, step, true, &histogram);
+    const Stop stop = bin_of_mass(histogram, bins, target, &cut.above);
+    if (step.level == 0) cut.reached = stop.reached;
+    cut.ties = histogram.count[stop.bin];
+    step = below(step, stop.bin);
+  }
+  cut.value = std::bit_cast<float>(step.prefix);
+  return cut;
 }
 
 }  // namespace
@@ -77,38 +141,33 @@ Threshold stricter(Threshold a, Threshold b) {
 }
 
 Threshold top_k_threshold(const KernelTable& table, const float* p, int64_t n, int64_t k) {
+  const Weights row{table, p, n};
+  const Weights large = large_ones(row, kLeastOfTopK);
+  const Weights& looked_at = large.n < k ? row : large;
   Histogram histogram;
-  uint32_t prefix = 0;
+  Step step;
   int64_t ties = 0;
-  for (size_t level = 0; level + 1 < kShifts.size(); ++level) {
-    int bin = fill(table, p, n, level, prefix, false, &histogram) - 1;
-    for (; bin > 0 && histogram.count[bin] < k; --bin) k -= histogram.count[bin];
-    prefix = extended(prefix, level, bin);
+  while (step.level + 1 < kShifts.size()) {
+    const int bins = fill(looked_at, step, false, &histogram);
+    const int bin = bin_of_count(histogram, bins, &k);
     ties = histogram.count[bin];
+    step = below(step, bin);
   }
-  return cut_at(p, n, std::bit_cast<float>(prefix), ties, k);
+  return cut_at(row, std::bit_cast<float>(step.prefix), ties, k);
 }
 
-Threshold top_p_threshold(const KernelTable& table, const float* p, int64_t n, float top_p) {
-  Histogram histogram;
-  uint32_t prefix = 0;
-  int64_t ties = 0;
-  double target = 0.0;
-  double running = 0.0;
-  for (size_t level = 0; level + 1 < kShifts.size(); ++level) {
-    const int bins = fill(table, p, n, level, prefix, true, &histogram);
-    if (level == 0) target = static_cast<double>(top_p) * mass_from_the_top(histogram, bins);
-    const int bin = bin_of_mass(histogram, bins, target, &running);
-    prefix = extended(prefix, level, bin);
-    ties = histogram.count[bin];
-  }
-  const float value = std::bit_cast<float>(prefix);
+Threshold top_p_threshold(const KernelTable& table, const float* p, int64_t n, float top_p,
+                          double whole) {
+  const Weights row{table, p, n};
+  const double target = static_cast<double>(top_p) * whole;
+  Cut cut = cut_of_mass(large_ones(row, least_of_top_p(whole - target, n)), target);
+  if (!cut.reached) cut = cut_of_mass(row, target);
   int64_t taken = 0;
   do {
-    running += static_cast<double>(value);
+    cut.above += static_cast<double>(cut.value);
     ++taken;
-  } while (running < target && taken < ties);
-  return cut_at(p, n, value, ties, taken);
+  } while (cut.above < target && taken < cut.ties);
+  return cut_at(row, cut.value, cut.ties, taken);
 }
 
 int32_t draw(const float* p, const double* blocks, int64_t n, double u) {

@@ -26,10 +26,11 @@ Threshold stricter(Threshold a, Threshold b);
 // The k largest, ties by lower index. k in [1, n].
 Threshold top_k_threshold(const KernelTable& table, const float* p, int64_t n, int64_t k);
 
-// The smallest set of largest elements, ties by lower index, whose mass reaches top_p of the
-// whole; never empty and never with an element of 0. Masses are added as a histogram in three
-// levels (docs/numbers.md). top_p in (0, 1]; some p[i] > 0.
-Threshold top_p_threshold(const KernelTable& table, const float* p, int64_t n, float top_p);
+// The smallest set of largest elements, ties by lower index, whose mass reaches top_p of `whole`,
+// the sum of p; never empty and never with an element of 0. Masses are added as a histogram in
+// three levels (docs/numbers.md). top_p in (0, 1]; some p[i] > 0.
+Threshold top_p_threshold(const KernelTable& table, const float* p, int64_t n, float top_p,
+                          double whole);
 
 // The first index whose running sum exceeds u times the whole, over p > 0: whole blocks in order,
 // then the elements of one block in order. `blocks` are the sums of p's blocks. The last element

@@ -70,6 +70,12 @@ std::vector<int64_t> first_of(std::vector<int64_t> order, size_t count) {
 
 int64_t length(const std::vector<float>& p) { return static_cast<int64_t>(p.size()); }
 
+// By the sum of the grid, as the sampler gives it.
+Threshold top_p_of(const KernelTable& table, std::vector<float> p, float top_p) {
+  const double whole = table.row_keep(p.data(), length(p), {}, nullptr);
+  return top_p_threshold(table, p.data(), length(p), top_p, whole);
+}
+
 TEST(TopK, EqualsTheSortedReference) {
   for (const auto& [name, p] : rows()) {
     const auto order = sorted(p);
@@ -95,7 +101,7 @@ TEST(TopP, EqualsTheSortedReferenceWhereSumsAreExact) {
     double mass = 0.0;
     size_t count = 0;
     while (mass < double{top_p} * total) mass += p[order[count++]];
-    const Threshold keep = top_p_threshold(best_table(), p.data(), length(p), top_p);
+    const Threshold keep = top_p_of(best_table(), p, top_p);
     ASSERT_EQ(survivors(p, keep), first_of(order, count)) << top_p;
   }
 }
@@ -107,7 +113,7 @@ TEST(TopP, IsTheSmallestSetThatReachesTheMass) {
     const double total = std::accumulate(p.begin(), p.end(), 0.0);
     const double slack = total * static_cast<double>(p.size()) * 0x1p-52;
     for (const float top_p : {1e-6f, 0.1f, 0.5f, 0.9f, 0.95f, 0.999999f}) {
-      const Threshold keep = top_p_threshold(best_table(), p.data(), length(p), top_p);
+      const Threshold keep = top_p_of(best_table(), p, top_p);
       const auto kept = survivors(p, keep);
       ASSERT_FALSE(kept.empty());
       ASSERT_EQ(kept, first_of(order, kept.size())) << name << " " << top_p;
@@ -123,10 +129,8 @@ TEST(TopP, IsTheSmallestSetThatReachesTheMass) {
 
 TEST(TopP, CutsTiesByIndex) {
   const std::vector<float> p(8, 1.0f);
-  EXPECT_EQ(survivors(p, top_p_threshold(best_table(), p.data(), 8, 0.5f)),
-            (std::vector<int64_t>{0, 1, 2, 3}));
-  EXPECT_EQ(survivors(p, top_p_threshold(best_table(), p.data(), 8, 0.51f)),
-            (std::vector<int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(survivors(p, top_p_of(best_table(), p, 0.5f)), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(survivors(p, top_p_of(best_table(), p, 0.51f)), (std::vector<int64_t>{0, 1, 2, 3, 4}));
 }
 
 bool same(Threshold a, Threshold b) { return a.value == b.value && a.last_tie == b.last_tie; }
@@ -139,9 +143,7 @@ TEST(Thresholds, AreTheSameOnEveryIsa) {
       EXPECT_TRUE(same(top_k_threshold(table, p.data(), length(p), k),
                        top_k_threshold(best_table(), p.data(), length(p), k)))
           << name;
-      EXPECT_TRUE(same(top_p_threshold(table, p.data(), length(p), 0.8f),
-                       top_p_threshold(best_table(), p.data(), length(p), 0.8f)))
-          << name;
+      EXPECT_TRUE(same(top_p_of(table, p, 0.8f), top_p_of(best_table(), p, 0.8f))) << name;
     }
   }
 }

@@ -241,7 +241,7 @@ void row_part(const KernelTable& table, Input& input, DigestStream& stream) {
   take(stream, blocks);
   take(stream, row_logprob(sums, logits[17]));
   const Threshold top_k = top_k_threshold(table, p.data(), kCount, 300);
-  const Threshold top_p = top_p_threshold(table, p.data(), kCount, 0.9f);
+  const Threshold top_p = top_p_threshold(table, p.data(), kCount, 0.9f, sums.sum);
   const Threshold keep = stricter(top_k, top_p);
   for (const Threshold& t : {top_k, top_p, keep}) {
     take(stream, t.value);

@@ -46,7 +46,7 @@ class Profile(CommandLineTest):
         model = CHECKPOINTS / "llama_tied"
         rounded, plain = self.roll(model, *PROFILE), self.roll(model)
         for name, line in rounded.items():
-            self.assertTrue(line["numerics"].startswith("bfloat16/r2/"), line["numerics"])
+            self.assertTrue(line["numerics"].startswith("bfloat16/r3/"), line["numerics"])
             self.assertIn("kv=bfloat16", line["numerics"])
             self.assertNotEqual(line["logprobs"], plain[name]["logprobs"])
             self.assertAlmostEqual(line["logprobs"][0], plain[name]["logprobs"][0], delta=0.2)

@@ -90,11 +90,11 @@ bool has_filters(const SamplingParams& params, int64_t n) {
   return !params.greedy() && (top_k || params.min_p > 0.0f || params.top_p < 1.0f);
 }
 
-// min-p, top-k, top-p over weights p; zeroes what they exclude. Returns the mass that is left.
+// min-p, top-k, top-p over weights p of this mass; zeroes what they exclude. Returns the mass that
+// is left.
 double apply_filters(const KernelTable& table, const SamplingParams& params, std::span<float> p,
-                     double* blocks, Threshold* keep) {
+                     double mass, double* blocks, Threshold* keep) {
   const auto n = static_cast<int64_t>(p.size());
-  double mass = 0.0;
   const auto narrow = [&](Threshold threshold) {
     *keep = stricter(*keep, threshold);
     mass = table.row_keep(p.data(), n, *keep, blocks);
@@ -106,7 +106,7 @@ double apply_filters(const KernelTable& table, const SamplingParams& params, std
     first = stricter(first, top_k_threshold(table, p.data(), n, params.top_k));
   }
   if (first.value > 0.0f || params.top_p >= 1.0f) narrow(first);
-  if (params.top_p < 1.0f) narrow(top_p_threshold(table, p.data(), n, params.top_p));
+  if (params.top_p < 1.0f) narrow(top_p_threshold(table, p.data(), n, params.top_p, mass));
   return mass;
 }
 
@@ -167,7 +167,8 @@ StatusOr<PreparedRow> prepare(const KernelTable& table, const SampleRow& row, bo
   prepared.argmax = sums.argmax;
   if (weighed) prepared.weights = scratch->probabilities;
   if (filtered) {
-    sums.sum = apply_filters(table, params, scratch->probabilities, blocks, &prepared.keep);
+    sums.sum =
+        apply_filters(table, params, scratch->probabilities, sums.sum, blocks, &prepared.keep);
   }
   if (params.logprobs_mode == LogprobsMode::kProcessed) prepared.values.sums = sums;
   if (raw_copy) {

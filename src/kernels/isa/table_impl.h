@@ -41,6 +41,7 @@ const KernelTable* table() {
       .row_sums = row_sums,
       .row_divide = row_divide,
       .row_keep = row_keep,
+      .row_at_least = row_at_least,
       .row_histogram = row_histogram,
       .peak_fma = peak_fma,
       .peak_flops = kPeakFlops,

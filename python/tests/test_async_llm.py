@@ -136,6 +136,41 @@ class AsyncLLMTest(unittest.IsolatedAsyncioTestCase):
 
 
 @needs_native
+class OrderTest(unittest.IsolatedAsyncioTestCase):
+    """What a request says about its place in the queue and about whom it shares with."""
+
+    async def test_a_lower_priority_runs_first(self) -> None:
+        llm = AsyncLLM(checkpoint("llama_text"), num_threads=1, max_num_seqs=1, max_concurrent_requests=8)
+        self.addCleanup(llm.shutdown)
+        ended: list[int] = []
+
+        async def roll(priority: int) -> None:
+            async for _ in llm.generate(PROMPT, SamplingParams(max_tokens=4), priority=priority):
+                pass
+            ended.append(priority)
+
+        await llm.pause("keep")
+        rolls = []
+        for waiting, priority in enumerate((3, 0, -2), start=1):
+            rolls.append(asyncio.create_task(roll(priority)))
+            while llm._engine.native.in_flight() < waiting:
+                await asyncio.sleep(0)
+        await llm.resume()
+        await asyncio.gather(*rolls)
+        self.assertEqual(ended, [-2, 0, 3])
+
+    async def test_other_salts_share_nothing(self) -> None:
+        llm = AsyncLLM(checkpoint("llama_text"), num_threads=1)
+        self.addCleanup(llm.shutdown)
+        cached = []
+        for salt in ("", "", "x", "x", "y"):
+            prompt = {"prompt_token_ids": list(range(3, 40))}
+            outputs = [output async for output in llm.generate(prompt, SamplingParams(max_tokens=2), cache_salt=salt)]
+            cached.append(outputs[-1].num_cached_tokens)
+        self.assertEqual(cached, [0, 32, 0, 32, 0])
+
+
+@needs_native
 class LimitsTest(unittest.TestCase):
     """Back-pressure and event loops."""
 

@@ -12,10 +12,10 @@
 namespace rlgen {
 
 // One sequence for a shard: a prompt, what was made of it so far, and how to go on. The samples of
-// one prompt are requests of one group, each addressable alone.
+// one prompt are requests of their own, each addressable alone; a shard sees that their ids are
+// equal and computes them once.
 struct SequenceRequest {
   SequenceId id = 0;
-  uint64_t group = 0;        // same for all samples of one prompt
   int32_t sample_index = 0;  // 0 .. n-1; part of the random key
 
   std::vector<int32_t> prompt_token_ids;

@@ -131,10 +131,9 @@ std::vector<SequenceRequest> Generation::open_sequences(
   Shard* const least = least_busy();
   if (least == nullptr) return {};
   *shard = static_cast<size_t>(least - shards_.data());
-  const uint64_t group = next_group_++;
   std::vector<SequenceRequest> requests;
   for (const int32_t sample : samples) {
-    SequenceRequest sequence{.id = next_id_++, .group = group, .sample_index = sample};
+    SequenceRequest sequence{.id = next_id_++, .sample_index = sample};
     sequence.prompt_token_ids = request.prompt_token_ids;
     sequence.sampling = request.sampling;
     sequence.sampling.bad_words.clear();

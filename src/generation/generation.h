@@ -108,7 +108,7 @@ class Generation final : private EventSink {
   // beyond the context); kFailedPrecondition for words to ban without a tokenizer.
   Status complete(GenerationRequest* request) const;
 
-  // Completes the request and gives its samples to one shard as a group. Returns the ids of the
+  // Completes the request and gives its samples to one shard, together. Returns the ids of the
   // sequences. Errors: those of complete(), kUnavailable when the shard is gone or none serves the
   // weights that were decided last, kFailedPrecondition while they are asleep; then the observer
   // is never called. A prompt that fills the context has samples without a token, with finish
@@ -224,7 +224,6 @@ class Generation final : private EventSink {
   absl::flat_hash_map<SequenceId, Flight> flights_;  // guarded by mutex_
   std::vector<Shard> shards_;                        // clients immutable; counts by mutex_
   SequenceId next_id_ = 1;                           // guarded by mutex_
-  uint64_t next_group_ = 1;                          // guarded by mutex_
   bool paused_ = false;                              // guarded by mutex_
   MemoryTags asleep_{false, false};                  // guarded by mutex_
 

@@ -16,7 +16,7 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(GenerationTest, SamplesAreAGroupOfOneShard) {
+TEST_F(GenerationTest, SamplesGoToOneShard) {
   const auto generation = start();
   const auto rollouts = roll(*generation, request({.seed = 9, .n = 3}), 3);
   ASSERT_EQ(rollouts.size(), 3u);
@@ -25,12 +25,32 @@ TEST_F(GenerationTest, SamplesAreAGroupOfOneShard) {
     EXPECT_EQ(rollouts[static_cast<size_t>(i)].tokens[0].token, 100 + i);
   }
   const auto seen = state_->seen();
-  EXPECT_EQ(seen[0].group, seen[2].group);
   EXPECT_EQ(seen[2].sample_index, 2);
   EXPECT_EQ(seen[1].sampling.seed, 9);
   EXPECT_EQ(generation->in_flight(), 0);
   EXPECT_EQ(rollouts[0].numerics, generation->info().numerics.to_string());
   EXPECT_EQ(rollouts[2].shard, 0);
+}
+
+// What decides about order and sharing stands in every sequence, of samples and of scores.
+TEST_F(GenerationTest, PriorityAndSaltReachTheShard) {
+  const auto generation = start();
+  GenerationRequest asked = request({.n = 2});
+  asked.priority = -7;
+  asked.cache_salt = "tenant";
+  roll(*generation, asked, 2);
+  asked.sampling.n = 1;
+  asked.score_token_ids = {{3}};
+  roll(*generation, asked, 1);
+  roll(*generation, request(), 1);
+  const auto seen = state_->seen();
+  ASSERT_EQ(seen.size(), 4u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(seen[i].priority, -7);
+    EXPECT_EQ(seen[i].cache_salt, "tenant");
+  }
+  EXPECT_EQ(seen[3].priority, 0);
+  EXPECT_EQ(seen[3].cache_salt, "");
 }
 
 TEST_F(GenerationTest, OnlyTheSamplesAskedFor) {

@@ -93,10 +93,8 @@ int32_t Dice::roll(int32_t sides) {
 std::vector<SequenceRequest> soak_requests(int32_t count) {
   Dice dice(4);
   std::vector<SequenceRequest> requests;
-  uint64_t group = 0;
   while (int32_t(requests.size()) < count) {
     SequenceRequest request = some_request(dice, requests.size() / 100 % 2 == 0);
-    request.group = ++group;
     const int32_t samples = dice.one_in(4) ? 2 + dice.roll(7) : 1;
     for (int32_t i = 0; i < samples && int32_t(requests.size()) < count; ++i) {
       request.id = requests.size();

@@ -6,7 +6,7 @@
 namespace rlgen::cli {
 
 SequenceRequest PromptMaker::request(uint64_t index, int32_t tokens, int32_t max_tokens) {
-  SequenceRequest request{.id = next_id_, .group = static_cast<uint64_t>(next_id_)};
+  SequenceRequest request{.id = next_id_};
   ++next_id_;
   uint64_t state = index + 1;
   for (int32_t t = 0; t < tokens; ++t) {

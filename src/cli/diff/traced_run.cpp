@@ -53,7 +53,7 @@ class Ends final : public EventSink {
 // One token is made, so that the last position runs too. Log-probabilities over the prompt make the
 // engine compute every position to its end; they bypass the prefix cache.
 SequenceRequest request_of(SequenceId id, const TokenIds& ids, bool whole) {
-  SequenceRequest request{.id = id, .group = id};
+  SequenceRequest request{.id = id};
   request.prompt_token_ids = ids;
   request.sampling.temperature = 0.0f;
   request.sampling.max_tokens = 1;

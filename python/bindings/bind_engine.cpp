@@ -97,12 +97,15 @@ std::vector<std::vector<Rollout>> generate(Engine& engine,
   return unwrap(std::move(result));
 }
 
-std::unique_ptr<Engine> open_engine(
-    const std::string& model, const std::string& dtype, const std::string& activation_dtype,
-    const std::string& kv_cache_dtype, const std::string& isa, int64_t kv_cache_memory_bytes,
-    int32_t block_size, int32_t max_num_seqs, int32_t max_num_batched_tokens, int32_t max_model_len,
-    bool enable_prefix_caching, bool enable_return_routed_experts,
-    const std::string& routed_experts_layers, int32_t num_threads, int32_t shards) {
+std::unique_ptr<Engine> open_engine(const std::string& model, const std::string& dtype,
+                                    const std::string& activation_dtype,
+                                    const std::string& kv_cache_dtype, const std::string& isa,
+                                    int64_t kv_cache_memory_bytes, double kv_cache_memory_fraction,
+                                    int32_t block_size, int32_t max_num_seqs,
+                                    int32_t max_num_batched_tokens, int32_t max_model_len,
+                                    bool enable_prefix_caching, bool enable_return_routed_experts,
+                                    const std::string& routed_experts_layers, int32_t num_threads,
+                                    int32_t shards) {
   ShardSpec spec{.model = model,
                  .num_threads = num_threads,
                  .isa = isa,
@@ -110,6 +113,7 @@ std::unique_ptr<Engine> open_engine(
                  .activation_dtype = activation_dtype,
                  .kv_cache_dtype = kv_cache_dtype,
                  .kv_cache_memory_bytes = kv_cache_memory_bytes,
+                 .kv_cache_memory_fraction = kv_cache_memory_fraction,
                  .block_size = block_size,
                  .max_num_seqs = max_num_seqs,
                  .max_num_batched_tokens = max_num_batched_tokens,
@@ -216,9 +220,10 @@ nb::class_<Engine> bind_engine(nb::module_& module) {
   nb::class_<Engine> engine(module, "Engine", "A loaded model with its text side.");
   engine
       .def(nb::new_(&open_engine), "model"_a, "dtype"_a, "activation_dtype"_a, "kv_cache_dtype"_a,
-           "isa"_a, "kv_cache_memory_bytes"_a, "block_size"_a, "max_num_seqs"_a,
-           "max_num_batched_tokens"_a, "max_model_len"_a, "enable_prefix_caching"_a,
-           "enable_return_routed_experts"_a, "routed_experts_layers"_a, "num_threads"_a, "shards"_a)
+           "isa"_a, "kv_cache_memory_bytes"_a, "kv_cache_memory_fraction"_a, "block_size"_a,
+           "max_num_seqs"_a, "max_num_batched_tokens"_a, "max_model_len"_a,
+           "enable_prefix_caching"_a, "enable_return_routed_experts"_a, "routed_experts_layers"_a,
+           "num_threads"_a, "shards"_a)
       .def("info", &info_of, nb::sig("def info(self) -> dict[str, typing.Any]"))
       .def("metrics", &metrics_of, nb::sig("def metrics(self) -> dict[str, int]"))
       .def("shard_serves", &shard_serves, "shard"_a)

@@ -102,6 +102,7 @@ class Engine:
         kv_cache_dtype: str,
         isa: str,
         kv_cache_memory_bytes: int,
+        kv_cache_memory_fraction: float,
         block_size: int,
         max_num_seqs: int,
         max_num_batched_tokens: int,

@@ -29,6 +29,7 @@ class EngineOptions:
     activation_dtype: str = "float32"
     kv_cache_dtype: str = "auto"
     kv_cache_memory_bytes: int | None = None
+    kv_cache_memory_fraction: float = 0.5
     block_size: int = 16
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
@@ -68,6 +69,7 @@ class Engine:
             kv_cache_dtype=options.kv_cache_dtype,
             isa=options.isa,
             kv_cache_memory_bytes=options.kv_cache_memory_bytes or 0,
+            kv_cache_memory_fraction=options.kv_cache_memory_fraction,
             block_size=options.block_size,
             max_num_seqs=options.max_num_seqs,
             max_num_batched_tokens=options.max_num_batched_tokens,

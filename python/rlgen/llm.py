@@ -28,7 +28,8 @@ class LLM(Controls):
     """A model on this machine, for rolling out lists of prompts. Any number of threads may use it.
 
     model: a Hugging Face folder. dtype: of the weights (`auto`: as they are stored). activation_dtype: the
-    arithmetic, `float32` or `bfloat16`. kv_cache_memory_bytes: None for a share of the free memory.
+    arithmetic, `float32` or `bfloat16`. kv_cache_memory_bytes: None for what is
+    needed, at most kv_cache_memory_fraction of the free memory.
     max_num_seqs, max_num_batched_tokens: sequences and rows of one step. logprobs_mode: for sampling
     parameters that name none. enable_return_routed_experts: samples have `routed_experts`, of a model with
     experts (needs numpy); routed_experts_layers: `moe`, the layers with experts, or `all`. data_parallel_size: that many engines side by side. isa, num_threads: of the
@@ -46,6 +47,7 @@ class LLM(Controls):
         activation_dtype: str = "float32",
         kv_cache_dtype: str = "auto",
         kv_cache_memory_bytes: int | None = None,
+        kv_cache_memory_fraction: float = 0.5,
         block_size: int = 16,
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 512,
@@ -63,6 +65,7 @@ class LLM(Controls):
             activation_dtype=activation_dtype,
             kv_cache_dtype=kv_cache_dtype,
             kv_cache_memory_bytes=kv_cache_memory_bytes,
+            kv_cache_memory_fraction=kv_cache_memory_fraction,
             block_size=block_size,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,

@@ -271,6 +271,7 @@ class OtherModelsTest(unittest.TestCase):
             ({"max_model_len": 0}, "max_model_len is 0"),
             ({"data_parallel_size": 0}, "data_parallel_size is 0"),
             ({"isa": "mmx"}, "mmx"),
+            ({"kv_cache_memory_fraction": 0.0}, "kv_cache_memory_fraction is 0; it must be a number from 0.01 to 1"),
             ({"num_threads": 0}, "num_threads is 0; leave it None"),
             ({"num_threads": -1}, f"num_threads is -1; use 1 to {cpus}"),
             ({"num_threads": cpus + 1}, f"num_threads is {cpus + 1}; use 1 to {cpus}"),

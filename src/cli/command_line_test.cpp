@@ -68,7 +68,8 @@ TEST(CommandLine, RoutesAndHowTheyAreWritten) {
 TEST(CommandLine, EngineOptions) {
   const auto options = parse<ScoreOptions>(
       "score --model m --input i --output o --threads 2 --isa avx2 --dtype bfloat16 "
-      "--kv-cache-dtype float32 --kv-cache-memory-bytes 1000000 --block-size 32 --max-num-seqs 8 "
+      "--kv-cache-dtype float32 --kv-cache-memory-bytes 1000000 --kv-cache-memory-fraction 0.25 "
+      "--block-size 32 --max-num-seqs 8 "
       "--max-num-batched-tokens 128 --max-model-len 99 --log-level debug --logprobs-mode raw "
       "--overwrite");
   EXPECT_EQ(options.engine.spec.num_threads, 2);
@@ -76,6 +77,7 @@ TEST(CommandLine, EngineOptions) {
   EXPECT_EQ(options.engine.spec.dtype, "bfloat16");
   EXPECT_EQ(options.engine.spec.kv_cache_dtype, "float32");
   EXPECT_EQ(options.engine.spec.kv_cache_memory_bytes, 1000000);
+  EXPECT_EQ(options.engine.spec.kv_cache_memory_fraction, 0.25);
   EXPECT_EQ(options.engine.spec.block_size, 32);
   EXPECT_EQ(options.engine.spec.max_num_seqs, 8);
   EXPECT_EQ(options.engine.spec.max_num_batched_tokens, 128);

@@ -63,6 +63,8 @@ void add_engine_options(CLI::App* app, EngineOptions* options) {
   add_whole_number(
       app, {"--kv-cache-memory-bytes", "memory for keys and values (0: by need and free memory)"},
       kv_bytes_range(), &spec.kv_cache_memory_bytes);
+  add_number(app, {"--kv-cache-memory-fraction", "of the free memory, for keys and values at most"},
+             {kLeastMemoryFraction, kMostMemoryFraction}, &spec.kv_cache_memory_fraction);
   add_whole_number(app, {"--max-num-seqs", "sequences running at once"}, kNumSeqsRange,
                    &spec.max_num_seqs);
   add_whole_number(app, {"--max-num-batched-tokens", "rows of one step"}, kNumBatchedTokensRange,

@@ -14,6 +14,7 @@ constexpr std::array kNames = {
     OptionName{"activation_dtype", "--activation-dtype"},
     OptionName{"kv_cache_dtype", "--kv-cache-dtype"},
     OptionName{"kv_cache_memory_bytes", "--kv-cache-memory-bytes"},
+    OptionName{"kv_cache_memory_fraction", "--kv-cache-memory-fraction"},
     OptionName{"block_size", "--block-size"},
     OptionName{"max_num_seqs", "--max-num-seqs"},
     OptionName{"max_num_batched_tokens", "--max-num-batched-tokens"},

@@ -19,6 +19,9 @@ std::string reworded(const std::string& message, std::string_view field = "") {
 TEST(OptionWords, FieldsBecomeOptions) {
   EXPECT_EQ(reworded("num_threads is 5; use 1 to 2", "num_threads"), "--threads is 5; use 1 to 2");
   EXPECT_EQ(
+      reworded("kv_cache_memory_fraction is 0.5; set max_model_len, or kv_cache_memory_bytes"),
+      "--kv-cache-memory-fraction is 0.5; set --max-model-len, or --kv-cache-memory-bytes");
+  EXPECT_EQ(
       reworded("kv_cache_memory_bytes is 9; one sequence of max_model_len 128 needs 99 bytes"),
       "--kv-cache-memory-bytes is 9; one sequence of --max-model-len 128 needs 99 bytes");
   EXPECT_EQ(reworded("block_size, block_size and max_num_seqs"),

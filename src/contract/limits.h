@@ -28,6 +28,9 @@ inline constexpr int64_t kMostInt32 = std::numeric_limits<int32_t>::max();
 inline constexpr WholeRange kNumSeqsRange{1, 1 << 20};
 inline constexpr WholeRange kNumBatchedTokensRange{1, 1 << 24};
 inline constexpr WholeRange kBlockSizeRange{16, 1024, 16, "a multiple of 16 from 16 to 1024"};
+inline constexpr double kLeastMemoryFraction = 0.01;
+inline constexpr double kMostMemoryFraction = 1.0;
+inline constexpr double kMemoryFraction = 0.5;  // where nobody says
 // A token of prompt and one of output. The model decides on the other end.
 inline constexpr int32_t kLeastModelLen = 2;
 

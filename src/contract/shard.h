@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "contract/events.h"
+#include "contract/limits.h"
 #include "contract/numerics.h"
 #include "contract/request.h"
 #include "contract/routes/route_span.h"
@@ -40,12 +41,14 @@ struct ShardSpec {
   std::string dtype = "auto";  // of the weights; auto: each keeps the checkpoint's type
   std::string activation_dtype = "float32";  // arithmetic profile: float32 | bfloat16
   std::string kv_cache_dtype = "auto";       // auto: the profile's type (float32)
-  int64_t kv_cache_memory_bytes = 0;         // 0: a share of free memory, bounded by need
-  int32_t block_size = 16;                   // keys per KV block, a multiple of 16
-  int32_t max_num_seqs = 64;                 // running at once
-  int32_t max_num_batched_tokens = 512;      // rows of one step
-  int64_t max_model_len = 0;                 // 0: the model's max_position_embeddings
-  bool enable_prefix_caching = true;         // equal beginnings share KV blocks
+  int64_t kv_cache_memory_bytes = 0;         // 0: by need, at most a fraction of the free memory
+  // That fraction. Another one than this beside a number of bytes is refused.
+  double kv_cache_memory_fraction = kMemoryFraction;
+  int32_t block_size = 16;               // keys per KV block, a multiple of 16
+  int32_t max_num_seqs = 64;             // running at once
+  int32_t max_num_batched_tokens = 512;  // rows of one step
+  int64_t max_model_len = 0;             // 0: the model's max_position_embeddings
+  bool enable_prefix_caching = true;     // equal beginnings share KV blocks
   // Every event carries the experts that its rows used. Refused for a model without experts.
   bool enable_return_routed_experts = false;
   // Layer axis of these routes: moe, the layers with experts; all, with the dummy route 0, 1, ...,

@@ -43,6 +43,8 @@ class BadOptions(CommandLineTest):
             ("--isa", "mmx", ("'mmx' is unknown", "'auto'", "scalar")),
             ("--isa", foreign, (f"'{foreign}' is not", "scalar", "'auto'")),
             ("--kv-cache-memory-bytes", 1000, ("is 1000", "from 65536", "--max-model-len 128", "memory of this")),
+            ("--kv-cache-memory-fraction", 0, ("is 0;", "from 0.01 to 1")),
+            ("--kv-cache-memory-fraction", 1.5, ("is 1.5;", "from 0.01 to 1")),
             ("--kv-cache-memory-bytes", 10**15, ("is 1000000000000000", "at most", "memory of this machine")),
             ("--kv-cache-memory-bytes", 1 << 63, (f"is {1 << 63}", "at most", "memory of this machine")),
             ("--max-model-len", 129, ("is 129", "2 to 128", "config.json")),

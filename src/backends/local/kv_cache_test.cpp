@@ -6,6 +6,7 @@
 #include "backends/local/free_memory.h"
 #include "backends/local/local_launcher.h"
 #include "backends/local/shard_options.h"
+#include "contract/limits.h"
 
 namespace rlgen::backends {
 namespace {
@@ -95,7 +96,7 @@ TEST(KvCache, MemoryIsChosenFromNeedAndFreeMemory) {
   spec.max_num_seqs = 3;
   EXPECT_EQ(info_of(spec).kv_capacity_tokens, 3 * 128);
   spec.max_num_seqs = 1 << 20;
-  const int64_t most = int64_t(double(*free_memory()) * (kFreeShare + 0.1));
+  const int64_t most = int64_t(double(*free_memory()) * (kMemoryFraction + 0.1));
   const int64_t wanted = int64_t(spec.max_num_seqs) * 128 * kFloatBytes;
   if (wanted > most) {
     const ShardInfo info = info_of(spec);

@@ -1,8 +1,13 @@
 #include "backends/local/shard_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/cpu.h"
 #include "contract/limits.h"
@@ -22,6 +27,47 @@ Status wrong_kv_bytes(int64_t bytes, int64_t least, int64_t most, int32_t max_mo
           "kv_cache_memory_bytes is {}; it must be 0 (chosen by need and free memory) or from {}, "
           "which one sequence of max_model_len {} needs, to {}, the memory of this machine",
           bytes, least, max_model_len, most)));
+}
+
+Status wrong_fraction(double fraction, std::string_view rule) {
+  return spec_error(
+      "kv_cache_memory_fraction",
+      absl::InvalidArgumentError(fmt::format("kv_cache_memory_fraction is {}{}", fraction, rule)));
+}
+
+Status check_fraction(const ShardSpec& spec) {
+  const double fraction = spec.kv_cache_memory_fraction;
+  if (!(fraction >= kLeastMemoryFraction && fraction <= kMostMemoryFraction)) {
+    return wrong_fraction(fraction, fmt::format("; it must be a number from {} to {}",
+                                                kLeastMemoryFraction, kMostMemoryFraction));
+  }
+  if (spec.kv_cache_memory_bytes == 0 || fraction == kMemoryFraction) return absl::OkStatus();
+  return wrong_fraction(fraction, fmt::format(", but kv_cache_memory_bytes is {}, which is taken "
+                                              "as it is; set one of them",
+                                              spec.kv_cache_memory_bytes));
+}
+
+// `one`: bytes that one sequence needs; `share`: those that the fraction of `free` comes to.
+Status too_small_fraction(const ShardSpec& spec, const kernels::KvLayout& layout,
+                          int32_t max_model_len, int64_t one, int64_t free) {
+  const double fraction = spec.kv_cache_memory_fraction;
+  const auto share = int64_t(double(free) * fraction);
+  std::vector<std::string> ways;
+  if (one <= free) {
+    const double least = std::ceil(1e3 * double(one) / double(free)) / 1e3;
+    ways.push_back(fmt::format("a fraction from {} to {}", least, kMostMemoryFraction));
+  }
+  const int64_t fits = share / int64_t(layout.block_stride()) * layout.block_size;
+  if (fits >= kLeastModelLen) {
+    ways.push_back(fmt::format("max_model_len from {} to {}", kLeastModelLen, fits));
+  }
+  ways.emplace_back("kv_cache_memory_bytes, which is taken as it is");
+  return spec_error(
+      "kv_cache_memory_fraction",
+      absl::ResourceExhaustedError(fmt::format(
+          "kv_cache_memory_fraction is {}, which is {} bytes of the {} that are free, and one "
+          "sequence of max_model_len {} needs {} bytes of keys and values; set {}",
+          fraction, share, free, max_model_len, one, fmt::join(ways, ", or "))));
 }
 
 }  // namespace
@@ -132,19 +178,15 @@ StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout
   const auto block = int64_t(layout.block_stride());
   const int64_t blocks = (int64_t(max_model_len) + layout.block_size - 1) / layout.block_size;
   const int64_t one = blocks * block;
+  RLGEN_RETURN_IF_ERROR(check_fraction(spec));
   if (spec.kv_cache_memory_bytes != 0) {
     const int64_t most = std::min(memory.total, kMostBlocks * block);
     const int64_t wanted = spec.kv_cache_memory_bytes;
     if (wanted >= one && wanted <= most) return wanted;
     return wrong_kv_bytes(wanted, one, most, max_model_len);
   }
-  const auto share = int64_t(double(memory.free) * kFreeShare);
-  if (share < one) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "one sequence of max_model_len {} needs {} bytes of KV cache and {:.0f}% of the "
-        "free memory is {} bytes; lower max_model_len or set kv_cache_memory_bytes",
-        max_model_len, one, kFreeShare * 100, share));
-  }
+  const auto share = int64_t(double(memory.free) * spec.kv_cache_memory_fraction);
+  if (share < one) return too_small_fraction(spec, layout, max_model_len, one, memory.free);
   const int64_t most = std::min(share / block, kMostBlocks) * block;
   const int64_t seqs = std::max(spec.max_num_seqs, 1);
   return seqs > most / one ? most : one * seqs;

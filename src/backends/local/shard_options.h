@@ -17,8 +17,7 @@
 namespace rlgen::backends {
 
 // What a ShardSpec's machine options come to here. Every error names the option, its value and
-// what is allowed, and is one of the field's (contract/spec_error.h), unless it is the free memory
-// that does not suffice.
+// what is allowed, and is one of the field's (contract/spec_error.h).
 struct MachineChoice {
   const kernels::KernelTable* kernels = nullptr;
   int32_t num_threads = 1;
@@ -55,9 +54,9 @@ NumericsId numerics_of(const models::Model& model, kernels::Profile profile,
 
 // Bytes for KV blocks. Given explicitly, they are taken, if they hold one sequence of max_model_len
 // and the machine has as many. 0 takes what max_num_seqs sequences of max_model_len tokens need,
-// but at most kFreeShare of `memory.free`. kResourceExhausted, with the numbers, when not one
-// sequence of max_model_len fits, or more is asked for than there is.
-inline constexpr double kFreeShare = 0.5;
+// but at most kv_cache_memory_fraction of `memory.free`. kResourceExhausted, with the numbers, when
+// not one sequence of max_model_len fits, or more is asked for than there is; kInvalidArgument for
+// a fraction outside its range or beside a number of bytes.
 StatusOr<int64_t> choose_kv_bytes(const ShardSpec& spec, const kernels::KvLayout& layout,
                                   int32_t max_model_len, const MachineMemory& memory);
 

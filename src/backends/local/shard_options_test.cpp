@@ -124,7 +124,30 @@ TEST(ShardOptions, KvBytesAreBoundedByNeedAndByFreeMemory) {
   const Status poor = choose(four, 13 * block).status();
   EXPECT_EQ(poor.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(mentions(poor, std::to_string(7 * block))) << poor;
-  EXPECT_EQ(spec_field_of(poor), "");
+  EXPECT_TRUE(mentions(poor, "a fraction from 0.539 to 1, or max_model_len from 2 to 96, or"))
+      << poor;
+  EXPECT_EQ(spec_field_of(poor), "kv_cache_memory_fraction");
+  const Status poorer = choose(four, block).status();
+  EXPECT_TRUE(mentions(poorer, "; set kv_cache_memory_bytes")) << poorer;
+}
+
+TEST(ShardOptions, TheFractionOfFreeMemory) {
+  const kernels::KvLayout layout = *choose_kv_layout({}, small_model());
+  const auto block = int64_t(layout.block_stride());
+  const auto choose = [&](double fraction, int64_t bytes) {
+    const ShardSpec spec{.kv_cache_memory_bytes = bytes, .kv_cache_memory_fraction = fraction};
+    return choose_kv_bytes(spec, layout, 100, {.total = 200 * block, .free = 100 * block});
+  };
+  EXPECT_EQ(*choose(0.25, 0), 25 * block);
+  EXPECT_EQ(*choose(1.0, 0), 100 * block);
+  EXPECT_EQ(*choose(0.5, 120 * block), 120 * block);
+  for (const double wrong : {0.0, -1.0, 1.01, std::nan("")}) {
+    const Status status = choose(wrong, 0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(mentions(status, "it must be a number from 0.01 to 1")) << status;
+    EXPECT_EQ(spec_field_of(status), "kv_cache_memory_fraction");
+  }
+  EXPECT_TRUE(mentions(choose(0.25, 20 * block).status(), "set one of them"));
 }
 
 // Bytes that somebody names are taken as they are, or refused with both ends of what may be.

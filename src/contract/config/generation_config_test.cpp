@@ -343,6 +343,7 @@ TEST(RlgenConfig, EveryKeyReachesTheShard) {
                   {"activation_dtype", "bfloat16"},
                   {"kv_cache_dtype", "float32"},
                   {"kv_cache_memory_bytes", 1 << 20},
+                  {"kv_cache_memory_fraction", 0.75},
                   {"block_size", 32},
                   {"max_num_seqs", 3},
                   {"max_num_batched_tokens", 64},
@@ -360,6 +361,7 @@ TEST(RlgenConfig, EveryKeyReachesTheShard) {
   EXPECT_EQ(config.shard.activation_dtype, "bfloat16");
   EXPECT_EQ(config.shard.kv_cache_dtype, "float32");
   EXPECT_EQ(config.shard.kv_cache_memory_bytes, 1 << 20);
+  EXPECT_EQ(config.shard.kv_cache_memory_fraction, 0.75);
   EXPECT_EQ(config.shard.block_size, 32);
   EXPECT_EQ(config.shard.max_num_seqs, 3);
   EXPECT_EQ(config.shard.max_num_batched_tokens, 64);

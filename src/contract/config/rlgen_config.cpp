@@ -17,6 +17,7 @@ void read_shard(JsonObject* object, ShardSpec* shard) {
   object->take("activation_dtype", &shard->activation_dtype);
   object->take("kv_cache_dtype", &shard->kv_cache_dtype);
   object->take("kv_cache_memory_bytes", &shard->kv_cache_memory_bytes);
+  object->take("kv_cache_memory_fraction", &shard->kv_cache_memory_fraction);
   object->take("block_size", &shard->block_size);
   object->take("max_num_seqs", &shard->max_num_seqs);
   object->take("max_num_batched_tokens", &shard->max_num_batched_tokens);

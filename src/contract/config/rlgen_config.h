@@ -12,9 +12,9 @@ namespace rlgen {
 // own keys have no word for. Every key may be absent.
 struct RlgenConfig {
   // Keys num_threads, isa, dtype, activation_dtype, kv_cache_dtype, kv_cache_memory_bytes,
-  // block_size, max_num_seqs, max_num_batched_tokens, max_model_len, enable_prefix_caching,
-  // enable_return_routed_experts and routed_experts_layers, as ShardSpec has them. `model` is set
-  // from model_name.
+  // kv_cache_memory_fraction, block_size, max_num_seqs, max_num_batched_tokens, max_model_len,
+  // enable_prefix_caching, enable_return_routed_experts and routed_experts_layers, as ShardSpec has
+  // them. `model` is set from model_name.
   ShardSpec shard;
   // Key logprobs_mode: "raw", "tempered" or "processed".
   LogprobsMode logprobs_mode = LogprobsMode::kProcessed;

@@ -271,6 +271,7 @@ StatusOr<Figure> measure_refit(BenchContext& context, const RowSpec& row) {
   Figure figure{.row = row.name, .value = 1e3 * seconds, .unit = "ms"};
   set_limit(&figure, 1e3 * copies * copy, copies == 1 ? "one copy" : "two copies");
   figure.details = {{"times_the_copies", seconds / (copies * copy)},
+                    {"tensors_per_second", static_cast<double>(trainer.tensors.size()) / seconds},
                     {"megabytes", static_cast<double>(trainer.total) / 1e6},
                     {"peak_mb", static_cast<double>(peak_bytes) / 1e6},
                     {"first_peak_mb", static_cast<double>(context.first_update_bytes) / 1e6}};

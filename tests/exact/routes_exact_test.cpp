@@ -131,30 +131,131 @@ TEST_P(RoutesExact, FB233_FB235_HitsEvictionsAndPreemptionsShowInNoRow) {
   EXPECT_GT(preemptions, 0);
 }
 
-// The flip is part of what a sequence is: at the same token it gives the same rows however the rest
-// went.
-TEST_P(RoutesExact, AnUpdateThatKeepsKvKeepsRowsInAnyCompany) {
-  const auto other = loaded_.other_weights(1, 2);
-  SequenceRequest asked = within_vocabulary({mixed_request(3)}, loaded_)[0];
-  asked.sampling = {.max_tokens = 20, .ignore_eos = true, .seed = 5};
-  const auto flipped = [&](const Settings& settings, bool company) {
+// Of blocks for a handful of short sequences, since many engines are made.
+Settings in_small_pool(Settings settings) {
+  settings.kv_blocks = 48;
+  return with_routes(settings);
+}
+
+// What happens to a sequence on its way, counted by its tokens.
+struct Turns {
+  bool flip = true;       // at the sixth token other weights come, and KV is kept
+  size_t retract_at = 0;  // with so many tokens everybody's KV is dropped; 0: never
+  bool company = false;   // others come with the flip
+};
+
+class RoutesThroughFlips : public RoutesExact {
+ protected:
+  RoutesThroughFlips() {
+    SequenceRequest asked = within_vocabulary({mixed_request(3)}, loaded_)[0];
+    asked.sampling = {.max_tokens = 20, .ignore_eos = true, .seed = 5};
+    SequenceRequest led = asked;
+    led.id = 4;
+    RouteSpan start = run_alone(loaded_, in_small_pool({}), {asked}).at(asked.id).routes;
+    start.ids.resize(start.row_bytes() * (asked.prompt_token_ids.size() + 3));
+    led.routed_experts = std::make_shared<const HostTensor>(rolled_on(start, axis_.experts));
+    requests_ = {asked, led};
+  }
+
+  Outcomes run(const SequenceRequest& asked, const Settings& settings, const Turns& turns) const {
     Bench bench(loaded_, settings);
     bench.core->submit(asked);
-    while (bench.sink.get(asked.id).tokens.size() < 6) bench.core->step(Admission::kAll);
-    if (company) {
+    const auto step_to = [&](size_t tokens) {
+      while (bench.sink.get(asked.id).tokens.size() < tokens) bench.core->step(Admission::kAll);
+    };
+    step_to(6);
+    if (turns.company) {
       for (SequenceRequest& request : within_vocabulary(mixed_requests(3), loaded_)) {
         bench.core->submit(std::move(request));
       }
     }
-    bench.core->set_weights(other, KvPolicy::kKeep);
+    if (turns.flip) bench.core->set_weights(other_, KvPolicy::kKeep);
+    if (turns.retract_at > 0) {
+      step_to(turns.retract_at);
+      bench.core->retract_all();
+    }
     bench.drain();
-    return Outcomes{{asked.id, bench.sink.get(asked.id)}};
-  };
-  const Outcomes whole = flipped(with_routes({.isa = "scalar"}), false);
-  expect_whole(whole, {asked});
-  for (const int32_t budget : {1, 16, 512}) {
-    const Settings settings = with_routes({.threads = 2, .budget = budget});
-    expect_equal(whole, flipped(settings, true), describe(settings));
+    return {{asked.id, bench.sink.get(asked.id)}};
+  }
+
+  // What the request gives where `weights` make all of it.
+  Outcomes fresh(const SequenceRequest& asked,
+                 const std::shared_ptr<const models::WeightSet>& weights) const {
+    Bench bench(loaded_, in_small_pool({.isa = "scalar"}));
+    bench.core->set_weights(weights, KvPolicy::kRecompute);
+    return {{asked.id, bench.run(asked)}};
+  }
+
+  const std::shared_ptr<const models::WeightSet> other_ = loaded_.other_weights(1, 2);
+  // The same prompt twice: its routes are the router's, or start with others and go on with them.
+  std::vector<SequenceRequest> requests_;
+};
+
+// Two runs of one request differ; `why` says in what they should.
+void expect_other(const Outcomes& one, const Outcomes& other, const std::string& why) {
+  const auto& [id, outcome] = *one.begin();
+  EXPECT_NE(digest_of_outcome(outcome), digest_of_outcome(other.at(id)))
+      << "sequence " << id << ": " << why;
+}
+
+// The flip is part of what a sequence is: at the same token it gives the same rows however the rest
+// went.
+TEST_P(RoutesThroughFlips, AnUpdateThatKeepsKvKeepsRowsInAnyCompany) {
+  for (const SequenceRequest& asked : requests_) {
+    const Outcomes whole = run(asked, in_small_pool({.isa = "scalar"}), {});
+    expect_whole(whole, {asked});
+    expect_other(whole, run(asked, in_small_pool({}), {.flip = false}), "the flip has no effect");
+    expect_other(whole, fresh(asked, other_), "nothing is left of the old weights");
+    for (const int32_t budget : {1, 16, 512}) {
+      const Settings settings = in_small_pool({.threads = 2, .budget = budget});
+      expect_equal(whole, run(asked, settings, {.company = true}), describe(settings));
+    }
+  }
+}
+
+// KV that is dropped behind the flip is rebuilt by the new weights; what was delivered stays.
+TEST_P(RoutesThroughFlips, RowsBehindALaterPreemptionDoNotDependOnChunks) {
+  for (const SequenceRequest& asked : requests_) {
+    const Outcomes kept = run(asked, in_small_pool({.isa = "scalar"}), {});
+    const Outcomes rebuilt = run(asked, in_small_pool({.isa = "scalar"}), {.retract_at = 9});
+    expect_whole(rebuilt, {asked});
+    expect_other(rebuilt, kept, "the preemption has no effect");
+    const Outcome& outcome = rebuilt.at(asked.id);
+    const auto delivered =
+        ptrdiff_t(outcome.routes.row_bytes()) * ptrdiff_t(asked.prompt_token_ids.size() + 8);
+    EXPECT_TRUE(std::equal(outcome.routes.ids.begin(), outcome.routes.ids.begin() + delivered,
+                           kept.at(asked.id).routes.ids.begin()));
+    for (const int32_t budget : {5, 64}) {
+      const Settings settings = in_small_pool({.threads = 2, .budget = budget});
+      expect_equal(rebuilt, run(asked, settings, {.retract_at = 9, .company = true}),
+                   describe(settings));
+    }
+  }
+}
+
+// A prompt that is under way starts again, however often: no row is of the weights before.
+TEST_P(RoutesThroughFlips, FlipsInAPrefillLeaveTheRowsOfTheNewWeights) {
+  const auto first = loaded_.store->current();
+  for (const SequenceRequest& asked : requests_) {
+    ASSERT_GT(asked.prompt_token_ids.size(), 8u);
+    const Outcomes by_first = fresh(asked, first);
+    const Outcomes by_other = fresh(asked, other_);
+    expect_other(by_first, by_other, "the weights are the same");
+    Bench once(loaded_, in_small_pool({.threads = 2, .budget = 4}));
+    once.core->submit(asked);
+    once.core->step(Admission::kAll);
+    once.core->set_weights(other_, KvPolicy::kKeep);
+    once.drain();
+    expect_equal(by_other, {{asked.id, once.sink.get(asked.id)}}, "one flip");
+    Bench twice(loaded_, in_small_pool({.threads = 2, .budget = 4}));
+    twice.core->submit(asked);
+    for (const auto& weights : {other_, first}) {
+      twice.core->step(Admission::kAll);
+      EXPECT_TRUE(twice.sink.get(asked.id).tokens.empty());
+      twice.core->set_weights(weights, KvPolicy::kKeep);
+    }
+    twice.drain();
+    expect_equal(by_first, {{asked.id, twice.sink.get(asked.id)}}, "two flips");
   }
 }
 
@@ -226,6 +327,8 @@ TEST_P(RoutesExact, HalfWidthKvAndTheBfloat16ProfileAreExactToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, RoutesExact, ::testing::ValuesIn(sparse_checkpoints()),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Checkpoints, RoutesThroughFlips, ::testing::ValuesIn(sparse_checkpoints()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

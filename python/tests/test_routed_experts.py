@@ -204,6 +204,12 @@ class BatchOfRoutesTest(unittest.TestCase):
         for row, length in enumerate(lengths):
             for place in range(length - 1, width):
                 np.testing.assert_array_equal(routes[row, place], dummy)
+        # Each row is of the token at its place, as a score of the same ids finds it.
+        with LLM(checkpoint(MODEL), **ON) as llm:
+            for row, (length, prompt) in enumerate(zip(lengths, (3, 5), strict=True)):
+                ids = output["output_ids"][row].tolist()
+                scored = llm.score(ids[:prompt], ids[prompt:length], params())[0].outputs[0]
+                np.testing.assert_array_equal(routes[row, : length - 1], scored.routed_experts)
 
     def test_t13_missing_routes_are_told(self) -> None:
         backend = self.backend()

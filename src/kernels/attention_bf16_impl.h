@@ -265,6 +265,15 @@ constexpr bool kFlushesItself = false;
 }
 
 struct RoundedProducts {
+  // Rounds the queries and puts them in the place of the given ones.
+  static void take_queries(const AttentionArgs& args, RowGroup& group, const ChunkPart& part) {
+    const KvLayout& layout = args.kv.layout;
+    for (int row = 0; row < group.rows; ++row) {
+      float* rounded = part.operands + row * rounded_row_floats(layout);
+      bf16_operand(group.q[row], layout.head_dim, rounded);
+      group.q[row] = rounded;
+    }
+  }
   static void score(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
     const KvLayout& layout = args.kv.layout;
     if constexpr (kFlushesItself) return multiply_keys(layout, group, part, args.scale);
@@ -283,34 +292,17 @@ struct RoundedProducts {
   }
 };
 
-// Rounds the queries of a group and puts them in the place of the given ones.
-static void round_queries(const KvLayout& layout, RowGroup& group, const ChunkPart& part) {
-  for (int row = 0; row < group.rows; ++row) {
-    float* rounded = part.operands + row * rounded_row_floats(layout);
-    bf16_operand(group.q[row], layout.head_dim, rounded);
-    group.q[row] = rounded;
-  }
-}
-
 [[maybe_unused]] static void attention_bf16(const AttentionArgs& args,
                                             const AttentionSequence& sequence,
                                             const AttentionTask& task, float* scratch) {
-  for_groups(args, sequence, task, scratch, [&](int64_t, RowGroup& group, ChunkPart& part) {
-    round_queries(args.kv.layout, group, part);
-    attend_group<RoundedProducts>(args, sequence, task.kv_head, group, part);
-  });
+  attend_task<RoundedProducts>(args, sequence, task, scratch);
 }
 
 [[maybe_unused]] static void attention_chunks_bf16(const AttentionArgs& args,
                                                    const AttentionSequence& sequence,
                                                    const AttentionTask& task, ChunkRange chunks,
                                                    float* scratch, float* sums) {
-  const int64_t stride = chunk_sums_floats(args.kv.layout);
-  for_groups(args, sequence, task, scratch, [&](int64_t row, RowGroup& group, ChunkPart& part) {
-    round_queries(args.kv.layout, group, part);
-    sum_chunks<RoundedProducts>(args, sequence, task.kv_head, group, chunks, part,
-                                sums + (row * chunks.all + chunks.begin) * stride);
-  });
+  sum_task<RoundedProducts>(args, sequence, task, chunks, scratch, sums);
 }
 
 }  // namespace rlgen::kernels::RLGEN_ISA

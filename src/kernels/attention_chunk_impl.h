@@ -178,6 +178,7 @@ static void weigh_row(ChunkPart& part, int row) {
 // Products in float32, of keys and values of the cache's type.
 template <DType kType>
 struct PlainProducts {
+  RLGEN_INLINE void take_queries(const AttentionArgs&, RowGroup&, const ChunkPart&) {}
   static void score(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
     score_group<kType>(group, part, args.kv.layout.head_dim, args.scale);
   }

@@ -91,11 +91,14 @@ struct TilesOfHead {
   }
 };
 
+// The first key that a row at `position` sees.
+RLGEN_INLINE int64_t first_seen(const AttentionArgs& args, int64_t position) {
+  return args.window > 0 && position >= args.window ? position + 1 - args.window : 0;
+}
+
 // The `index`-th tile of keys that a row at `position` sees.
 static const std::byte* tile_seen(const TilesOfHead& tiles, int64_t position, int64_t index) {
-  const int64_t window = tiles.args.window;
-  const int64_t first = window > 0 && position >= window ? position + 1 - window : 0;
-  const int64_t tile = first / kTileKeys + index;
+  const int64_t tile = first_seen(tiles.args, position) / kTileKeys + index;
   return tile * kTileKeys <= position ? tiles.keys(tile) : nullptr;
 }
 
@@ -197,7 +200,7 @@ static void add_row(const AttentionArgs& args, const AttentionSequence& sequence
   group->out[row] = args.out + batch_row * args.ldo + head * layout.value_dim;
   group->sink[row] = args.sinks == nullptr ? nullptr : args.sinks + head;
   group->end[row] = position + 1;
-  group->first[row] = args.window > 0 && position >= args.window ? position + 1 - args.window : 0;
+  group->first[row] = first_seen(args, position);
   group->started[row] = false;
 }
 
@@ -310,12 +313,32 @@ RLGEN_INLINE void with_kv_type(DType dtype, F fn) {
   }
 }
 
+// What `attention` does, with products P.
+template <typename P>
+static void attend_task(const AttentionArgs& args, const AttentionSequence& sequence,
+                        const AttentionTask& task, float* scratch) {
+  for_groups(args, sequence, task, scratch, [&](int64_t, RowGroup& group, ChunkPart& part) {
+    P::take_queries(args, group, part);
+    attend_group<P>(args, sequence, task.kv_head, group, part);
+  });
+}
+
+// What `attention_chunks` does, with products P.
+template <typename P>
+static void sum_task(const AttentionArgs& args, const AttentionSequence& sequence,
+                     const AttentionTask& task, ChunkRange chunks, float* scratch, float* sums) {
+  const int64_t stride = chunk_sums_floats(args.kv.layout);
+  for_groups(args, sequence, task, scratch, [&](int64_t row, RowGroup& group, ChunkPart& part) {
+    P::take_queries(args, group, part);
+    sum_chunks<P>(args, sequence, task.kv_head, group, chunks, part,
+                  sums + (row * chunks.all + chunks.begin) * stride);
+  });
+}
+
 [[maybe_unused]] static void attention(const AttentionArgs& args, const AttentionSequence& sequence,
                                        const AttentionTask& task, float* scratch) {
-  for_groups(args, sequence, task, scratch, [&](int64_t, RowGroup& group, ChunkPart& part) {
-    with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
-      attend_group<PlainProducts<kType>>(args, sequence, task.kv_head, group, part);
-    });
+  with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
+    attend_task<PlainProducts<kType>>(args, sequence, task, scratch);
   });
 }
 
@@ -328,12 +351,8 @@ RLGEN_INLINE void with_kv_type(DType dtype, F fn) {
                                               const AttentionSequence& sequence,
                                               const AttentionTask& task, ChunkRange chunks,
                                               float* scratch, float* sums) {
-  const int64_t stride = chunk_sums_floats(args.kv.layout);
-  for_groups(args, sequence, task, scratch, [&](int64_t row, RowGroup& group, ChunkPart& part) {
-    float* to = sums + (row * chunks.all + chunks.begin) * stride;
-    with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
-      sum_chunks<PlainProducts<kType>>(args, sequence, task.kv_head, group, chunks, part, to);
-    });
+  with_kv_type(args.kv.layout.dtype, [&]<DType kType>() {
+    sum_task<PlainProducts<kType>>(args, sequence, task, chunks, scratch, sums);
   });
 }
 

@@ -9,7 +9,6 @@
 // meet another's.
 namespace rlgen::kernels::RLGEN_ISA {
 
-constexpr int kTileKeys = 16;
 constexpr int kChunkKeys = int(kAttentionChunkKeys);
 constexpr int kChunkTiles = kChunkKeys / kTileKeys;
 
@@ -209,12 +208,12 @@ static void add_values(const ChunkPart& part, TilesOfChunk values, int row, int 
       sum[r][v] = kWhole ? load(old) : load_n(old, lanes);
     }
   }
-  while (from < to) {
-    const int tile = from / S::kTileSteps;
-    const int stop = (tile + 1) * S::kTileSteps < to ? (tile + 1) * S::kTileSteps : to;
+  for (int tile = from / S::kTileSteps; tile * S::kTileSteps < to; ++tile) {
+    const int begin = tile * S::kTileSteps;
+    const int stop = to - begin < S::kTileSteps ? to - begin : S::kTileSteps;
     const std::byte* const after = values.after[tile];
-    for (; from < stop; ++from) {
-      const int64_t element = S::row_of(from % S::kTileSteps) * value_dim + at;
+    for (int64_t step = from > begin ? from - begin : 0; step < stop; ++step) {
+      const int64_t element = S::row_of(step) * value_dim + at;
       fetch<S>(after, element, value_dim, N);
       typename S::Vector row_of_values[N];
       RLGEN_UNROLL
@@ -225,7 +224,7 @@ static void add_values(const ChunkPart& part, TilesOfChunk values, int row, int 
       }
       RLGEN_UNROLL
       for (int r = 0; r < R; ++r) {
-        const typename S::Vector w = S::broadcast_at(weight + r * kChunkKeys + from);
+        const typename S::Vector w = S::broadcast_at(weight + r * kChunkKeys + begin + step);
         RLGEN_UNROLL
         for (int v = 0; v < N; ++v) sum[r][v] = S::add(w, row_of_values[v], sum[r][v]);
       }

@@ -7,6 +7,9 @@
 
 namespace rlgen::kernels {
 
+// Keys that lie in the lanes of one tile.
+inline constexpr int kTileKeys = 16;
+
 // How one KV block of one layer looks in memory. Per KV head, one after the other:
 //   K  [block_size/16][head_dim][16]   16 keys in the lanes
 //   V  [block_size][value_dim]; none where values_in_keys: a key's value is then its first
@@ -21,8 +24,8 @@ struct KvLayout {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   int32_t value_dim = 0;
-  bool values_in_keys = false;  // value_dim is at most head_dim then
-  int32_t block_size = 16;      // keys, a multiple of 16
+  bool values_in_keys = false;     // value_dim is at most head_dim then
+  int32_t block_size = kTileKeys;  // keys, a multiple of kTileKeys
   size_t side_bytes = 0;
 
   [[gnu::always_inline]] size_t value_offset() const {

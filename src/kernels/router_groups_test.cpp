@@ -72,6 +72,16 @@ Routed router_twin(const RouterRule& rule, const Floats& p, float all) {
   return row;
 }
 
+// The sigmoids' best two of four, from the better one of two groups.
+RouterRule better_of_two_groups() {
+  return {.experts = 4,
+          .top_k = 2,
+          .scores = RouterScores::kSigmoid,
+          .groups = 2,
+          .top_groups = 1,
+          .group_worth = GroupWorth::kTwoLargest};
+}
+
 class RouterGroups : public OnEachIsa {
  protected:
   Routed expected(const RouterRule& rule, const Floats& scores) {
@@ -139,12 +149,7 @@ TEST_P(RouterGroups, TheBiasChoosesAndDoesNotWeigh) {
 // The best expert of all stands in the group that is worth less by the sum of two.
 TEST_P(RouterGroups, AGroupIsWorthItsTwoBestOrItsBest) {
   const Floats scores = {3.0f, -4.0f, 2.0f, 2.5f};
-  RouterRule rule{.experts = 4,
-                  .top_k = 2,
-                  .scores = RouterScores::kSigmoid,
-                  .groups = 2,
-                  .top_groups = 1,
-                  .group_worth = GroupWorth::kTwoLargest};
+  RouterRule rule = better_of_two_groups();
   EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{3, 2}));
   rule.group_worth = GroupWorth::kLargest;
   EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{0, 1}));
@@ -170,13 +175,8 @@ TEST_P(RouterGroups, FB179_ExpertsOfClosedGroupsLoseAgainstNegativeOnes) {
   Floats scores;
   for (const float sigmoid : sigmoids) scores.push_back(std::log(sigmoid / (1.0f - sigmoid)));
   const Floats bias(4, -1.0f);
-  RouterRule rule{.experts = 4,
-                  .top_k = 2,
-                  .scores = RouterScores::kSigmoid,
-                  .choice_bias = bias.data(),
-                  .groups = 2,
-                  .top_groups = 1,
-                  .group_worth = GroupWorth::kTwoLargest};
+  RouterRule rule = better_of_two_groups();
+  rule.choice_bias = bias.data();
   EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{0, 1}));
   rule.group_worth = GroupWorth::kLargest;
   EXPECT_EQ(routed(table(), rule, scores).ids, (Ids{0, 1}));

@@ -54,7 +54,7 @@ int32_t KvBlock::shares() const { return pool_ ? pool_->shares[size_t(id_)] : 0;
 
 StatusOr<BlockAllocator> BlockAllocator::create(std::shared_ptr<Region> region,
                                                 const kernels::KvLayout& layout) {
-  if (layout.block_size < 16 || layout.block_size % 16 != 0) {
+  if (layout.block_size < kernels::kTileKeys || layout.block_size % kernels::kTileKeys != 0) {
     return absl::InvalidArgumentError(
         fmt::format("block_size is {}; use a positive multiple of 16", layout.block_size));
   }
@@ -118,7 +118,8 @@ void BlockAllocator::copy_rows(int32_t from, int32_t to, int32_t rows) const {
   const kernels::KvCacheView kv = view();
   const kernels::KvLayout& layout = kv.layout;
   const size_t element = size_of(layout.dtype);
-  const size_t keys = size_t((rows + 15) / 16 * 16) * size_t(layout.head_dim) * element;
+  const int32_t tiles = (rows + kernels::kTileKeys - 1) / kernels::kTileKeys;
+  const size_t keys = size_t(tiles) * kernels::kTileKeys * size_t(layout.head_dim) * element;
   const size_t values = size_t(rows) * size_t(layout.value_dim) * element;
   for (int32_t layer = 0; layer < layout.layers; ++layer) {
     for (int32_t head = 0; head < layout.kv_heads; ++head) {

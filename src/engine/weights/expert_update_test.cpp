@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "engine/weights/read_back.h"
+#include "engine/weights/test_table.h"
 #include "engine/weights/weight_store.h"
 #include "models/families/decoder_names.h"
 #include "tensor/bfloat16.h"
@@ -19,17 +20,9 @@ namespace {
 using models::NameForm;
 
 models::DecoderSpec expert_spec(int32_t intermediate) {
-  models::DecoderSpec spec{.family = "qwen3_moe",
-                           .vocab_rows = 24,
-                           .hidden = 20,
-                           .layers = 2,
-                           .heads = 2,
-                           .kv_heads = 1,
-                           .head_dim = 8,
-                           .intermediate = 12};
-  spec.experts = {.count = 6, .top_k = 2, .intermediate = intermediate, .count_key = "num_experts"};
-  spec.layer.assign(2, {.sparse = true});
-  return spec;
+  return test::tiny_expert_spec(
+      "qwen3_moe",
+      {.count = 6, .top_k = 2, .intermediate = intermediate, .count_key = "num_experts"});
 }
 
 std::vector<ManifestEntry> manifest_in(const models::NameTable& table, NameForm form,
@@ -69,10 +62,9 @@ std::map<std::string, Bytes> values_of(const models::NameTable& table, int seed)
 class ExpertUpdate : public ::testing::TestWithParam<int32_t> {
  protected:
   UpdateSpec spec(WeightSerial serial, std::vector<ManifestEntry> manifest) {
-    return {.update_id = "u" + std::to_string(serial),
-            .version = WeightVersion(serial),
-            .serial = serial,
-            .manifest = std::move(manifest)};
+    UpdateSpec update = test::numbered(serial);
+    update.manifest = std::move(manifest);
+    return update;
   }
 
   // Ranges that end anywhere, in any order.

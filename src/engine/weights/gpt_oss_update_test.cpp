@@ -15,19 +15,14 @@ namespace {
 using test::tensor_bytes;
 
 models::DecoderSpec gpt_oss_spec() {
-  models::DecoderSpec spec{.family = "gpt_oss",
-                           .vocab_rows = 24,
-                           .hidden = 20,
-                           .layers = 2,
-                           .heads = 2,
-                           .kv_heads = 1,
-                           .head_dim = 8,
-                           .intermediate = 9};
+  models::DecoderSpec spec = test::tiny_expert_spec("gpt_oss", {.count = 5,
+                                                                .top_k = 2,
+                                                                .intermediate = 9,
+                                                                .normalize = true,
+                                                                .router_bias = true,
+                                                                .bias = true,
+                                                                .count_key = "num_local_experts"});
   spec.qkv_bias = spec.output_bias = spec.sinks = true;
-  spec.experts = {.count = 5, .top_k = 2, .intermediate = 9};
-  spec.experts.normalize = spec.experts.router_bias = spec.experts.bias = true;
-  spec.experts.count_key = "num_local_experts";
-  spec.layer.assign(2, {.sparse = true});
   return spec;
 }
 

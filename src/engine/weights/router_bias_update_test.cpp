@@ -14,22 +14,14 @@ namespace {
 using test::tensor_bytes;
 
 models::DecoderSpec biased_spec(const std::string& family) {
-  models::DecoderSpec spec{.family = family,
-                           .vocab_rows = 24,
-                           .hidden = 20,
-                           .layers = 2,
-                           .heads = 2,
-                           .kv_heads = 1,
-                           .head_dim = 8,
-                           .intermediate = 9};
-  spec.experts = {.count = 5, .top_k = 2, .intermediate = 9};
+  models::DecoderSpec spec =
+      test::tiny_expert_spec(family, {.count = 5, .top_k = 2, .intermediate = 9});
   if (family == "gpt_oss") {
     spec.sinks = spec.experts.router_bias = spec.experts.bias = true;
   } else {
     spec.latent = {.rank = 6, .plain = 4, .rotated = 2, .value = 3};
     spec.experts.choice_bias = true;
   }
-  spec.layer.assign(2, {.sparse = true});
   return spec;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/weight_sink.h"
+#include "models/decoder_spec.h"
 #include "models/weights.h"
 
 // A small made-up table and tensors for the tests of this folder.
@@ -26,6 +27,22 @@ inline std::shared_ptr<const models::NameTable> small_table() {
                     {.name = "q", .shape = {32, 5}, .slot = 2},
                     {.name = "v", .shape = {8, 5}, .slot = 2, .row = 40}};
   return table;
+}
+
+// A decoder of two layers of experts, so small that most of its rows end within a tile.
+inline models::DecoderSpec tiny_expert_spec(const std::string& family,
+                                            const models::ExpertSpec& experts) {
+  models::DecoderSpec spec{.family = family,
+                           .vocab_rows = 24,
+                           .hidden = 20,
+                           .layers = 2,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .head_dim = 8,
+                           .intermediate = 9};
+  spec.experts = experts;
+  spec.layer.assign(2, {.sparse = true});
+  return spec;
 }
 
 // Two matrices of 32 MiB in one slot: so large that the heap keeps nothing of what is freed.

@@ -3,7 +3,7 @@
 
   peers.py install [PEER ...]   makes the environments, each in a folder of its own under .peers/
   peers.py run --json FILE      runs the same rows on all of them in turns; prints ratios
-  peers.py table FILE           prints the table of README.md; --write puts it there
+  peers.py table FILE           prints a table of them; --write puts it into README.md or another page
 
 Same weights in bfloat16, same threads, the best of five rounds. A peer that is not installed or fails
 is left out, and the result says why.
@@ -23,7 +23,7 @@ from peers.environment import PeerError
 from peers.llama_cpp import LlamaCpp
 from peers.own import Rlgen
 from peers.peer import Peer, Setting
-from peers.runner import Results, measure
+from peers.runner import Results, end_when_told, measure
 from peers.transformers_peer import Transformers
 from peers.vllm_peer import Vllm
 from peers.work import WORK, choose_work
@@ -46,9 +46,16 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     run.add_argument("--rounds", type=int, default=5)
     run.add_argument("--rows", nargs="*", default=[], help=", ".join(row.name for row in WORK))
     run.add_argument("--peers", nargs="*", default=[], help="beginnings of the peers' names (all)")
-    table = commands.add_parser("table", help="make the table of README.md")
+    table = commands.add_parser("table", help="make the table of a page")
     table.add_argument("results", type=Path)
-    table.add_argument("--write", action="store_true", help="put it into README.md")
+    table.add_argument(
+        "--write",
+        type=Path,
+        nargs="?",
+        const=ROOT / "README.md",
+        metavar="PAGE",
+        help="put it into a page that has a place for it (README.md)",
+    )
     return parser.parse_args(argv)
 
 
@@ -90,22 +97,23 @@ def install(peers: list[Peer]) -> int:
 
 
 def run(arguments: argparse.Namespace, setting: Setting) -> int:
-    """Measures, writes the results after each round, prints them at the end."""
+    """Measures, writes the results after each row, prints them at the end."""
     own = [Rlgen(setting, "float32"), Rlgen(setting, "bfloat16")]
     peers = [*own, *choose_peers(all_peers(setting), arguments.peers)]
     work = choose_work(arguments.rows)
     document: report.Document = {"rows": []}
 
-    def keep(results: Results, rounds: int) -> None:
+    def keep(results: Results) -> None:
         nonlocal document
         facts = {
             "date": datetime.date.today().isoformat(),
             "model": str(setting.model.name),
             "threads": setting.threads,
-            "rounds": rounds,
         }
         named = [(peer.name, peer.arithmetic) for peer in peers]
-        document = report.document_of(results, work, named, facts, {one.name: one.reports for one in own})
+        document = report.document_of(
+            results, work, named, facts, next((one.machine for one in own if one.machine), None)
+        )
         arguments.json.write_text(json.dumps(document, indent=2) + "\n")
 
     measure(peers, work, arguments.rounds, lambda line: print(line, file=sys.stderr, flush=True), keep)
@@ -113,12 +121,11 @@ def run(arguments: argparse.Namespace, setting: Setting) -> int:
     return 0 if document["rows"] else 1
 
 
-def table(results: Path, write: bool) -> int:
-    """Prints the table, or puts it into README.md."""
+def table(results: Path, page: Path | None) -> int:
+    """Prints the table, or puts it into a page."""
     made = report.table_of(report.read_document(results))
-    if write:
-        page = ROOT / "README.md"
-        page.write_text(report.put_table(page.read_text(), made))
+    if page is not None:
+        page.write_text(report.put_table(page.read_text(), results.name, made))
     else:
         print(made, end="")
     return 0
@@ -126,6 +133,7 @@ def table(results: Path, write: bool) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the tool; returns the exit code."""
+    end_when_told()
     arguments = parse_arguments(argv)
     setting = Setting(arguments.model.resolve(), arguments.threads, arguments.folder.resolve(), arguments.rlgen)
     try:

@@ -67,9 +67,7 @@ class Environment:
 
     def pip(self, *arguments: str, lasts: str = "") -> None:
         """Runs pip in the environment; PeerError where that fails."""
-        run_logged(
-            [str(self.python), "-m", "pip", "--disable-pip-version-check", *arguments], self.log, lasts=lasts
-        )
+        run_logged([str(self.python), "-m", "pip", "--disable-pip-version-check", *arguments], self.log, lasts=lasts)
 
     def finish(self) -> None:
         """Notes that everything is there."""

@@ -25,7 +25,7 @@ class Rlgen:
         self.name = f"rlgen {arithmetic}"
         self.arithmetic = arithmetic
         self._setting = setting
-        self.reports: dict[str, dict[str, Any]] = {}  # the newest report of each row
+        self.machine: dict[str, Any] | None = None  # as the newest run describes it
 
     def install(self) -> None:
         """Nothing: `make build` makes the command."""
@@ -51,7 +51,7 @@ class Rlgen:
             if done.returncode != 0:
                 raise PeerError(f"rlgen bench ended with {done.returncode}: {done.stderr.strip()[-300:]}")
             report = json.loads(path.read_text())
-        self.reports[work.name] = report
+        self.machine = report["machine"]
         return read_timing(report, work)
 
     def stop(self) -> None:
@@ -69,7 +69,7 @@ def read_timing(report: dict[str, Any], work: Work) -> Timing:
         raise PeerError(row["skipped"])
     if work.is_prefill:
         seconds = work.batch * work.prompt / row["value"]
-        return Timing(seconds, None, seconds)
+        return Timing(seconds, None, seconds, row.get("fraction"))
     whole = work.batch * work.new / row["details"]["whole_tokens_per_second"]
     decode = work.batch * (work.new - 1) / row["value"]
-    return Timing(None, decode, whole)
+    return Timing(None, decode, whole, row.get("fraction"))

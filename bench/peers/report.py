@@ -10,9 +10,9 @@ from typing import Any
 from peers.runner import Results
 from peers.work import MEASURES, Work
 
-SCHEMA = 1
+SCHEMA = 2
 OWN = "rlgen "  # how the names of its profiles begin
-BEGIN, END = "<!-- peers: made by bench/peers.py -->", "<!-- peers: end -->"
+END = "<!-- peers: end -->"
 # The measures of rows that stand in the table: one of each row, and of one row the whole work.
 SHOWN = {"prefill": "prefill", "decode": "decode"}
 WHOLE = ("decode/64", "whole")
@@ -21,7 +21,11 @@ Document = dict[str, Any]
 
 
 def document_of(
-    results: Results, work: Sequence[Work], peers: Sequence[tuple[str, str]], facts: Document, reports: Document
+    results: Results,
+    work: Sequence[Work],
+    peers: Sequence[tuple[str, str]],
+    facts: Document,
+    machine: Document | None,
 ) -> Document:
     """Everything of a run.
 
@@ -29,9 +33,8 @@ def document_of(
         results: what was measured.
         work: the rows.
         peers: name and arithmetic of each engine, the profiles of rlgen among them.
-        facts: what else is to be kept (model, threads, rounds, date).
-        reports: profile of rlgen -> row -> the newest report of `rlgen bench`, which has the machine
-            and the fraction of the limit.
+        facts: what else is to be kept (model, threads, date).
+        machine: as `rlgen bench` describes it.
     """
     rows = []
     for row in work:
@@ -40,29 +43,33 @@ def document_of(
             found = {name: rate for name, rate in best.items() if rate is not None}
             if found:
                 rows.append({"row": row.name, "measure": measure, "tokens_per_second": found})
-    every = [report for found in reports.values() for report in found.values()]
     fractions = {
-        own: {row: fraction for row, report in found.items() if (fraction := fraction_of(report, row)) is not None}
-        for own, found in reports.items()
+        name: {row.name: fraction for row in work if (fraction := results.fraction(row.name, shown(row.name), name))}
+        for name, _ in peers
+        if name.startswith(OWN)
     }
     failures = [
         {"row": row or "all", "peer": peer, "reason": reason} for (row, peer), reason in results.failures.items()
     ]
     return {
         "schema": SCHEMA,
-        "machine": every[0]["machine"] if every else None,
+        "machine": machine,
         **facts,
-        "work": [{"row": row.name, "batch": row.batch, "prompt": row.prompt, "new": row.new} for row in work],
+        "work": [
+            {
+                "row": row.name,
+                "batch": row.batch,
+                "prompt": row.prompt,
+                "new": row.new,
+                "rounds": results.rounds(row.name),
+            }
+            for row in work
+        ],
         "peers": [{"name": name, "arithmetic": arithmetic} for name, arithmetic in peers],
         "fractions_of_the_limit": fractions,
         "rows": rows,
         "not_run": failures,
     }
-
-
-def fraction_of(report: Document, name: str) -> float | None:
-    """The fraction of the limit that a row of a report of `rlgen bench` reached."""
-    return next((row["fraction"] for row in report["rows"] if row["row"] == name and "fraction" in row), None)
 
 
 def read_document(path: Path) -> Document:
@@ -83,11 +90,7 @@ def ratio(rates: dict[str, float], own: str, arithmetic: dict[str, str]) -> floa
     Returns:
         None where one of them is missing.
     """
-    others = [
-        rate
-        for name, rate in rates.items()
-        if not name.startswith(OWN) and arithmetic[name] == arithmetic[own]
-    ]
+    others = [rate for name, rate in rates.items() if not name.startswith(OWN) and arithmetic[name] == arithmetic[own]]
     return rates[own] / max(others) if others and own in rates else None
 
 
@@ -134,21 +137,35 @@ def table_row(document: Document, row: Document) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def shown(row: str) -> str:
+    """The measure of a row that stands in the table."""
+    return SHOWN[row.split("/")[0]]
+
+
 def is_shown(row: Document) -> bool:
     """Whether a row and measure stand in the table."""
-    return SHOWN[row["row"].split("/")[0]] == row["measure"] or (row["row"], row["measure"]) == WHOLE
+    return shown(row["row"]) == row["measure"] or (row["row"], row["measure"]) == WHOLE
+
+
+def rounds_text(document: Document) -> str:
+    """How often rows ran: a run that was broken off has more rounds of some than of others."""
+    counts = {row["rounds"] for row in document["work"] if row["rounds"] > 0}
+    if counts == {1}:
+        return "one round"
+    least, most = min(counts), max(counts)
+    return f"the best of {most} rounds" if least == most else f"the best of {least} to {most} rounds"
 
 
 def table_of(document: Document) -> str:
-    """The table of README.md, with the sentences before it."""
+    """The table, with the sentences before it."""
     arithmetic, own = headings(document)
     machine = document["machine"] or {}
     head = ["work", *(name if kind in name else f"{name} ({kind})" for name, kind in arithmetic.items())]
     head += [f"{name.removeprefix(OWN)}: to the best" for name in own]
     lines = [
         f"Tokens a second of {document['model']} with weights in bfloat16, {document['threads']} threads of "
-        f"{machine.get('cpu', 'an unknown CPU')}, the best of {document['rounds']} rounds in which all engines took "
-        "turns. Prefill: one prompt of 2,048 tokens; decode at a batch of that many sequences, 128 new tokens after "
+        f"{machine.get('cpu', 'an unknown CPU')}, {rounds_text(document)} in which all engines took turns. "
+        "Prefill: one prompt of 2,048 tokens; decode at a batch of that many sequences, 128 new tokens after "
         "128, once the prompts are done, and at the largest batch from begin to end too. In brackets the fraction of "
         "what the machine allows; the last columns compare a profile of rlgen with the best engine of the same "
         "arithmetic.",
@@ -164,14 +181,25 @@ def table_of(document: Document) -> str:
     return "\n".join(lines) + "\n"
 
 
-def put_table(text: str, table: str) -> str:
-    """`text` with the table in place of what stands between the marks.
+def begin_mark(results: str) -> str:
+    """What stands before the table of a file of results in a page; END stands behind it."""
+    return f"<!-- peers: made by bench/peers.py of {results} -->"
+
+
+def put_table(text: str, results: str, table: str) -> str:
+    """`text` with the table in place of what stands between its marks.
+
+    Args:
+        text: of the page.
+        results: name of the file that the table is made of.
+        table: what table_of() gives.
 
     Raises:
-        ValueError: the marks are not there once each, in order.
+        ValueError: the marks are not there once, in order.
     """
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"the page has no place for the table: {BEGIN} and {END} must stand in it once each")
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{table}\n{END}{after}"
+    mark = begin_mark(results)
+    before, found, rest = text.partition(mark)
+    _, ended, after = rest.partition(END)
+    if not found or not ended or mark in rest:
+        raise ValueError(f"the page has no place for the table: {mark} must stand in it once, and {END} behind it")
+    return f"{before}{mark}\n\n{table}\n{END}{after}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,16 +17,37 @@ class Results:
 
     Attributes:
         rates: (row, measure, peer) -> tokens a second, one for each round.
+        fractions: (row, peer) -> of the machine's limit, one for each round; only of engines that say.
         failures: (row, peer) -> why there is none; the row "" stands for all of them.
     """
 
     rates: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    fractions: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def best(self, row: str, measure: str, peer: str) -> float | None:
         """The best of the rounds; None where there is none."""
         found = self.rates.get((row, measure, peer))
         return max(found) if found else None
+
+    def fraction(self, row: str, measure: str, peer: str) -> float | None:
+        """The fraction of the limit in the round that was best by `measure`; None where it was not told."""
+        found = self.rates.get((row, measure, peer), [])
+        fractions = self.fractions.get((row, peer), [])
+        return fractions[found.index(max(found))] if found and len(found) == len(fractions) else None
+
+    def rounds(self, row: str) -> int:
+        """Rounds in which the row ran."""
+        return max((len(found) for (name, _, _), found in self.rates.items() if name == row), default=0)
+
+
+def end_when_told() -> None:
+    """Makes SIGTERM end this process as an exception does, so that no engine outlives it."""
+
+    def end(signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def start_peers(peers: Sequence[Peer], results: Results, say: Callable[[str], None]) -> list[Peer]:
@@ -57,6 +79,8 @@ def run_once(peer: Peer, work: Work, seed: int, results: Results, say: Callable[
     found = rates(work, timing)
     for measure, rate in found.items():
         results.rates.setdefault((work.name, measure, peer.name), []).append(rate)
+    if timing.fraction is not None:
+        results.fractions.setdefault((work.name, peer.name), []).append(timing.fraction)
     say(f"  {work.name} on {peer.name}: " + ", ".join(f"{name} {rate:.1f} tok/s" for name, rate in found.items()))
 
 
@@ -65,7 +89,7 @@ def measure(
     work: Sequence[Work],
     rounds: int,
     say: Callable[[str], None],
-    keep: Callable[[Results, int], None] = lambda results, done: None,
+    keep: Callable[[Results], None] = lambda results: None,
 ) -> Results:
     """Measures all rows on all peers `rounds` times; each round turns the order of the peers.
 
@@ -76,24 +100,25 @@ def measure(
         work: the rows.
         rounds: how often each row runs on each engine.
         say: told what happens, line by line.
-        keep: called after each round with what is known by then and the number of rounds done, so that
-            hours of measuring are not lost where a later round is broken off.
+        keep: called after each row with what is known by then, so that hours of measuring are not lost
+            where a later one is broken off.
     """
     results = Results()
-    ready = start_peers(peers, results, say)
     try:
+        ready = start_peers(peers, results, say)
         warm = min(work, key=lambda row: row.batch * (row.prompt + row.new))
         for peer in ready:
             run_once(peer, warm, 0, results, say)
         results.rates.clear()
+        results.fractions.clear()
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             turned = ready[number % len(ready) :] + ready[: number % len(ready)] if ready else []
             for row in work:
                 for peer in turned:
                     run_once(peer, row, number + 1, results, say)
-            keep(results, number + 1)
+                keep(results)
     finally:
-        for peer in ready:
+        for peer in peers:
             peer.stop()
     return results

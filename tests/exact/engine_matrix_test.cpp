@@ -1,12 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "exact/checkpoints.h"
 #include "exact/digest_file.h"
 #include "exact/surroundings.h"
 
 // What a request returns depends on the request and the weights alone: a model of each family, and
 // the types that arithmetic and cache may have, through everything that may differ around a
-// request.
+// request; and so do the experts that its tokens use.
 namespace rlgen::engine {
 namespace {
 
@@ -46,6 +48,7 @@ struct MatrixCase {
   std::string checkpoint;
   DType kv_dtype = DType::kFloat32;
   kernels::Profile profile = kernels::Profile::kFloat32;
+  RouteCapture capture = RouteCapture::kOff;
 
   std::string name() const {
     const std::string_view arithmetic = kernels::profile_name(profile);
@@ -69,22 +72,29 @@ std::vector<SequenceRequest> matrix_requests(const Loaded& loaded, SequenceId mi
 }
 
 TEST_P(EngineMatrix, FB055_FB056_FB057_FB219_NoSurroundingChangesABit) {
-  const auto& [checkpoint, kv_dtype, profile] = GetParam();
+  const auto& [checkpoint, kv_dtype, profile, capture] = GetParam();
   const Loaded loaded = load_checkpoint(checkpoint);
   Rollouts rollouts{matrix_requests(loaded, checkpoint == "llama" ? 28 : 10), {}};
-  const Settings alone{.isa = "scalar", .kv_dtype = kv_dtype, .profile = profile};
+  const Settings alone{
+      .isa = "scalar", .kv_dtype = kv_dtype, .profile = profile, .route_capture = capture};
   rollouts.alone = run_alone(loaded, alone, rollouts.requests);
-  expect_nothing_shows(loaded, rollouts, matrix_surroundings(), profile, kv_dtype);
+  if (capture != RouteCapture::kOff) expect_whole(rollouts.alone, rollouts.requests);
+  expect_nothing_shows(loaded, rollouts, matrix_surroundings(), alone);
   DigestStream all;
   for (const auto& [id, outcome] : rollouts.alone) all.update(digest_of_outcome(outcome));
   EXPECT_TRUE(report_digest("engine " + GetParam().name(), all.digest()));
 }
 
-// One of each family; and a dense model, one with sinks and one with latent attention in the types
-// that are not the default.
+// One of each family, with routes where it has any; and a dense model, one with sinks and one with
+// latent attention in the types that are not the default, without.
 std::vector<MatrixCase> matrix_cases() {
+  const std::vector<std::string> sparse = sparse_checkpoints();
   std::vector<MatrixCase> cases;
-  for (const std::string& name : families_of_checkpoints()) cases.push_back({name});
+  for (const std::string& name : families_of_checkpoints()) {
+    cases.push_back({name});
+    if (std::ranges::find(sparse, name) == sparse.end()) continue;
+    cases.back().capture = RouteCapture::kExpertLayers;
+  }
   for (const DType kv_dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const char* name : {"llama", "gpt_oss", "deepseek_v3"}) cases.push_back({name, kv_dtype});
     cases.push_back({"llama_tied", kv_dtype, kernels::Profile::kBFloat16});

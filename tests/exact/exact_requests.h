@@ -86,6 +86,15 @@ inline void expect_equal(const Outcomes& expected, const Outcomes& found,
   }
 }
 
+// Every sequence has a row of routes for each token but the last.
+inline void expect_whole(const Outcomes& outcomes, const std::vector<SequenceRequest>& requests) {
+  for (const SequenceRequest& request : requests) {
+    const Outcome& outcome = outcomes.at(request.id);
+    ASSERT_EQ(size_t(outcome.routes.rows()),
+              request.prompt_token_ids.size() + outcome.tokens.size() - 1);
+  }
+}
+
 inline std::string describe(const Settings& settings) {
   return "isa " + settings.isa + ", threads " + std::to_string(settings.threads) + ", budget " +
          std::to_string(settings.budget) + ", blocks " + std::to_string(settings.kv_blocks);

@@ -47,7 +47,7 @@ TEST_P(LongContext, FB056_ChunksOfKeysAndOfPromptsDoNotShow) {
   Rollouts rollouts{long_requests(loaded), {}};
   const Settings alone{.budget = 2048, .kv_dtype = kv_dtype, .profile = profile};
   rollouts.alone = run_alone(loaded, alone, rollouts.requests);
-  expect_nothing_shows(loaded, rollouts, long_surroundings(), profile, kv_dtype);
+  expect_nothing_shows(loaded, rollouts, long_surroundings(), alone);
   DigestStream all;
   for (const auto& [id, outcome] : rollouts.alone) all.update(digest_of_outcome(outcome));
   const std::string name(kernels::profile_name(profile));

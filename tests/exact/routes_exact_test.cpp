@@ -29,15 +29,6 @@ HostTensor rolled_on(const RouteSpan& routes, int32_t experts) {
   return rolled;
 }
 
-// Every sequence has a row for each token but the last.
-void expect_whole(const Outcomes& outcomes, const std::vector<SequenceRequest>& requests) {
-  for (const SequenceRequest& request : requests) {
-    const Outcome& outcome = outcomes.at(request.id);
-    ASSERT_EQ(size_t(outcome.routes.rows()),
-              request.prompt_token_ids.size() + outcome.tokens.size() - 1);
-  }
-}
-
 // Rows as a stream brings them: with each token those of every token before it.
 class RowStream final : public EventSink {
  public:

@@ -97,6 +97,7 @@ Outcomes scored(const Loaded& loaded, const Settings& settings, const Rollouts& 
   for (auto& [id, outcome] : found) {
     EXPECT_EQ(scores.at(id).finish->reason, FinishReason::kStop) << scores.at(id).finish->error;
     outcome.tokens = scores.at(id).tokens;
+    outcome.routes = scores.at(id).routes;
   }
   return found;
 }
@@ -111,18 +112,19 @@ Outcomes continued(const Loaded& loaded, const Settings& settings, const Rollout
     outcome.tokens.resize(request.output_token_ids.size());
     outcome.tokens.insert(outcome.tokens.end(), rest.tokens.begin(), rest.tokens.end());
     outcome.finish = rest.finish;
+    outcome.routes = rest.routes;
   }
   return found;
 }
 
 void expect_nothing_shows(const Loaded& loaded, const Rollouts& rollouts,
-                          const std::vector<Surrounding>& surroundings, kernels::Profile profile,
-                          DType kv_dtype) {
+                          const std::vector<Surrounding>& surroundings, const Settings& alone) {
   for (const Surrounding& surrounding : surroundings) {
     SCOPED_TRACE(surrounding.name);
     Settings settings = surrounding.settings;
-    settings.profile = profile;
-    settings.kv_dtype = kv_dtype;
+    settings.profile = alone.profile;
+    settings.kv_dtype = alone.kv_dtype;
+    settings.route_capture = alone.route_capture;
     expect_equal(rollouts.alone, surrounding.run(loaded, settings, rollouts), describe(settings));
   }
 }

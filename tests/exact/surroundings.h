@@ -39,11 +39,10 @@ struct Surrounding {
   Run run = together;
 };
 
-// Runs the rollouts in each of them, with the given profile and type of keys and values, and
-// expects the bits of `rollouts.alone`.
+// Runs the rollouts in each of them, with the profile, the type of keys and values and the route
+// capture that they had alone, and expects the bits and the routes of `rollouts.alone`.
 void expect_nothing_shows(const Loaded& loaded, const Rollouts& rollouts,
-                          const std::vector<Surrounding>& surroundings, kernels::Profile profile,
-                          DType kv_dtype);
+                          const std::vector<Surrounding>& surroundings, const Settings& alone);
 
 // Implementation details follow.
 

@@ -150,6 +150,8 @@ def is_shown(row: Document) -> bool:
 def rounds_text(document: Document) -> str:
     """How often rows ran: a run that was broken off has more rounds of some than of others."""
     counts = {row["rounds"] for row in document["work"] if row["rounds"] > 0}
+    if not counts:
+        return "no round"
     if counts == {1}:
         return "one round"
     least, most = min(counts), max(counts)

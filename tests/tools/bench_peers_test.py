@@ -211,6 +211,8 @@ class Report(unittest.TestCase):
     def test_a_run_that_was_broken_off_says_so(self) -> None:
         """Its rows were not measured equally often."""
         for counts, words in (
+            ((0, 0), "no round"),
+            ((0, 1), "one round"),
             ((1, 1), "one round"),
             ((2, 2), "the best of 2 rounds"),
             ((1, 2), "the best of 1 to 2 rounds"),

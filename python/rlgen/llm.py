@@ -28,8 +28,9 @@ class LLM(Controls):
     """A model on this machine, for rolling out lists of prompts. Any number of threads may use it.
 
     model: a Hugging Face folder. dtype: of the weights (`auto`: as they are stored). activation_dtype: the
-    arithmetic, `float32` or `bfloat16`. kv_cache_memory_bytes: None for what is
-    needed, at most kv_cache_memory_fraction of the free memory.
+    arithmetic, `float32`, or `bfloat16` or `bfloat16_amx` (for processors with AMX), which round the
+    operands of products. kv_cache_memory_bytes: None for what is needed, at most kv_cache_memory_fraction
+    of the free memory.
     max_num_seqs, max_num_batched_tokens: sequences and rows of one step. logprobs_mode: for sampling
     parameters that name none. enable_return_routed_experts: samples have `routed_experts`, of a model with
     experts (needs numpy); routed_experts_layers: `moe`, the layers with experts, or `all`. data_parallel_size: that many engines side by side. isa, num_threads: of the

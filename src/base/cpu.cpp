@@ -1,6 +1,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -94,6 +95,21 @@ bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
+
+// AMX with tiles and products of bfloat16, leaf 7; neither compiler has names for all of it.
+bool has_amx_bf16() {
+  constexpr unsigned kBf16AndTile = 1u << 22 | 1u << 24;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+         (edx & kBf16AndTile) == kBf16AndTile;
+}
+
+// Linux keeps the registers' 8 KiB of state from processes that have not asked for it.
+bool may_use_tiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
 #endif
 
 }  // namespace
@@ -106,6 +122,7 @@ CpuFeatures detect_cpu_features() {
                     __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                     __builtin_cpu_supports("avx512dq");
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
+  features.amx_bf16 = features.avx512_bf16 && has_amx_bf16() && may_use_tiles();
 #elif defined(__aarch64__)
   features.neon = true;
 #endif

@@ -11,9 +11,12 @@ struct CpuFeatures {
   bool avx2_fma = false;     // and F16C
   bool avx512 = false;       // F, BW, VL and DQ
   bool avx512_bf16 = false;  // and avx512
+  bool amx_bf16 = false;     // and avx512_bf16; the process has been given the tile registers
   bool neon = false;
 };
 
+// Asks the operating system for the tile registers where the processor has them: on Linux a process
+// may use them from then on.
 CpuFeatures detect_cpu_features();
 
 // Bytes of data cache as one core sees them; 0 where unknown.

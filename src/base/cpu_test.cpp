@@ -103,6 +103,7 @@ TEST(Cpu, UsableCpusFollowTheAffinityMask) {
 TEST(Cpu, FeaturesImplyEachOther) {
   const CpuFeatures features = detect_cpu_features();
   EXPECT_LE(features.avx512_bf16, features.avx512);
+  EXPECT_LE(features.amx_bf16, features.avx512_bf16);
   EXPECT_LE(features.avx512, features.avx2_fma);
   EXPECT_FALSE(features.neon && features.avx2_fma);
 }

@@ -40,7 +40,8 @@ CLI::Option* add_model_options(CLI::App* app, EngineOptions* options) {
   app->add_option("--dtype", spec.dtype, "type of the weights; auto: the checkpoint's")
       ->capture_default_str();
   app->add_option("--activation-dtype", spec.activation_dtype,
-                  "arithmetic of products: float32, or bfloat16, which rounds their operands")
+                  "arithmetic of products: float32, or bfloat16 or bfloat16_amx (for processors "
+                  "with AMX), which round their operands")
       ->capture_default_str();
   app->add_option("--kv-cache-dtype", spec.kv_cache_dtype,
                   "type of cached keys and values; auto: the activations'")
@@ -58,7 +59,7 @@ void add_engine_options(CLI::App* app, EngineOptions* options) {
   ShardSpec& spec = options->spec;
   add_whole_number(app, {"--threads", "threads (every usable CPU)"}, threads_range(),
                    &spec.num_threads);
-  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, avx512_bf16, neon")
+  app->add_option("--isa", spec.isa, "kernels: auto, scalar, avx2, avx512, avx512_bf16, amx, neon")
       ->capture_default_str();
   add_whole_number(
       app, {"--kv-cache-memory-bytes", "memory for keys and values (0: by need and free memory)"},

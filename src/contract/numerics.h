@@ -8,7 +8,7 @@ namespace rlgen {
 // Everything beside the weights that decides bits. Two shards with equal ids give equal bits; a
 // sequence is never continued by a shard with another id.
 struct NumericsId {
-  std::string profile = "float32";  // arithmetic profile: "float32" or "bfloat16"
+  std::string profile = "float32";  // "float32", "bfloat16" or "bfloat16_amx"
   int32_t revision = 1;             // counts changes of the rules in docs/numbers.md
   std::string kv_dtype = "float32";
   std::string rotary = "default";  // scaling in force, with the context it was fixed for

@@ -37,11 +37,12 @@ enum class SleepLevel { kKeep = 1, kDrop = 2 };
 struct ShardSpec {
   std::string model;           // Hugging Face folder
   int32_t num_threads = 0;     // 0: every usable CPU; else up to those of the machine
-  std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512_bf16 | neon
+  std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512_bf16 | amx | neon
   std::string dtype = "auto";  // of the weights; auto: each keeps the checkpoint's type
-  std::string activation_dtype = "float32";  // arithmetic profile: float32 | bfloat16
-  std::string kv_cache_dtype = "auto";       // auto: the profile's type (float32)
-  int64_t kv_cache_memory_bytes = 0;         // 0: by need, at most a fraction of the free memory
+  // Arithmetic profile: float32 | bfloat16 | bfloat16_amx.
+  std::string activation_dtype = "float32";
+  std::string kv_cache_dtype = "auto";  // auto: the type that the profile rounds to (float32)
+  int64_t kv_cache_memory_bytes = 0;    // 0: by need, at most a fraction of the free memory
   // That fraction. Another one than this beside a number of bytes is refused.
   double kv_cache_memory_fraction = kMemoryFraction;
   int32_t block_size = 16;               // keys per KV block, a multiple of 16

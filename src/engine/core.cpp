@@ -45,8 +45,8 @@ Status check_profile(kernels::Profile profile, const models::NameTable& table) {
     const bool multiplied = slot.kind == models::SlotKind::kMatrix && !slot.outside_profile;
     if (!multiplied || slot.dtype == DType::kBFloat16) continue;
     return absl::InvalidArgumentError(
-        fmt::format("the bfloat16 profile needs matrices in bfloat16; {} is in {}", slot.name,
-                    torch_name(slot.dtype)));
+        fmt::format("the {} profile needs matrices in bfloat16; {} is in {}",
+                    kernels::profile_name(profile), slot.name, torch_name(slot.dtype)));
   }
   return absl::OkStatus();
 }

@@ -253,44 +253,44 @@ constexpr bool kFlushesItself = true;
 constexpr bool kFlushesItself = false;
 #endif
 
-// scores *= scale, where rows see any of a tile.
-[[maybe_unused]] static void scale_scores(const RowGroup& group, const ChunkPart& part,
-                                          float scale) {
+// Makes operands of the queries, as `operand` makes them, and puts them in the place of the given
+// ones.
+[[maybe_unused]] static void round_queries(const KvLayout& layout, RowGroup& group,
+                                           const ChunkPart& part,
+                                           void (*operand)(const float*, int64_t, float*)) {
   for (int row = 0; row < group.rows; ++row) {
-    float* score = part.weight + row * kChunkKeys;
-    for (int key = part.from[row] / kTileKeys * kTileKeys; key < part.to[row]; key += kTileKeys) {
-      store(load(score + key) * broadcast(scale), score + key);
-    }
+    float* const rounded = part.operands + row * rounded_row_floats(layout);
+    operand(group.q[row], layout.head_dim, rounded);
+    group.q[row] = rounded;
   }
 }
 
+// Of this file alone: another instruction set has its own under this name.
+namespace {
+
 struct RoundedProducts {
-  // Rounds the queries and puts them in the place of the given ones.
+  static constexpr bool kScales = kFlushesItself;
   static void take_queries(const AttentionArgs& args, RowGroup& group, const ChunkPart& part) {
-    const KvLayout& layout = args.kv.layout;
-    for (int row = 0; row < group.rows; ++row) {
-      float* rounded = part.operands + row * rounded_row_floats(layout);
-      bf16_operand(group.q[row], layout.head_dim, rounded);
-      group.q[row] = rounded;
-    }
+    round_queries(args.kv.layout, group, part, bf16_operand);
   }
-  static void score(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
+  static void score(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
     const KvLayout& layout = args.kv.layout;
     if constexpr (kFlushesItself) return multiply_keys(layout, group, part, args.scale);
     in_flush_mode([&] { multiply_keys(layout, group, part, 1.0f); },
                   [&] { multiply_keys_exactly(layout, group, part); });
-    scale_scores(group, part, args.scale);
   }
   RLGEN_INLINE void store_weights(F32x16 w, float* weight, int tile) {
     store_rounded(w, weight, tile);
   }
-  static void add_values(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
+  static void add_values(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
     const KvLayout& layout = args.kv.layout;
     if constexpr (kFlushesItself) return multiply_values(layout, group, part);
     in_flush_mode([&] { multiply_values(layout, group, part); },
                   [&] { multiply_values_exactly(layout, group, part); });
   }
 };
+
+}  // namespace
 
 [[maybe_unused]] static void attention_bf16(const AttentionArgs& args,
                                             const AttentionSequence& sequence,

@@ -149,10 +149,20 @@ RLGEN_INLINE F32x16 seen(F32x16 v, int tile, int from, int to, F32x16 fill) {
   return skip == 0 ? early : select(first_lanes(skip), fill, early);
 }
 
+// Calls fn(tile, partly) for tiles first .. end - 1 in order; the first and the last may be seen
+// partly.
+template <typename F>
+RLGEN_INLINE void for_seen_tiles(int first, int end, F fn) {
+  fn(first, true);
+  for (int tile = first + 1; tile < end - 1; ++tile) fn(tile, false);
+  if (end - 1 > first) fn(end - 1, true);
+}
+
 // Turns the scores of one row into weights and notes their maximum and sum. P::store_weights puts
-// away those of a tile.
+// away those of a tile. Scores that P has not scaled are scaled here, their maximum once for all:
+// the order of numbers outlasts a product with a positive one.
 template <typename P>
-static void weigh_row(ChunkPart& part, int row) {
+static void weigh_row(ChunkPart& part, int row, float scale) {
   const int from = part.from[row];
   const int to = part.to[row];
   const int first = from / kTileKeys;
@@ -160,17 +170,20 @@ static void weigh_row(ChunkPart& part, int row) {
   float* weight = part.weight + int64_t(row) * kChunkKeys;
   const F32x16 lowest = broadcast(-__builtin_inff());
   F32x16 best = lowest;
-  for (int tile = first; tile < end; ++tile) {
-    best = max(seen(load(weight + tile * kTileKeys), tile, from, to, lowest), best);
-  }
-  const float largest = reduce_max(best);
+  for_seen_tiles(first, end, [&](int tile, bool partly) {
+    const F32x16 score = load(weight + tile * kTileKeys);
+    best = max(partly ? seen(score, tile, from, to, lowest) : score, best);
+  });
+  const float largest = P::kScales ? reduce_max(best) : reduce_max(best) * scale;
   F32x16 sum = zero();
-  for (int tile = first; tile < end; ++tile) {
-    const F32x16 e = exp(load(weight + tile * kTileKeys) - broadcast(largest));
-    const F32x16 w = seen(e, tile, from, to, zero());
+  for_seen_tiles(first, end, [&](int tile, bool partly) {
+    const F32x16 given = load(weight + tile * kTileKeys);
+    const F32x16 score = P::kScales ? given : given * broadcast(scale);
+    const F32x16 e = exp_of_difference(score - broadcast(largest));
+    const F32x16 w = partly ? seen(e, tile, from, to, zero()) : e;
     P::store_weights(w, weight, tile);
     sum = sum + w;
-  }
+  });
   part.max[row] = largest;
   part.sum[row] = reduce_sum(sum);
 }
@@ -178,14 +191,15 @@ static void weigh_row(ChunkPart& part, int row) {
 // Products in float32, of keys and values of the cache's type.
 template <DType kType>
 struct PlainProducts {
+  static constexpr bool kScales = true;
   RLGEN_INLINE void take_queries(const AttentionArgs&, RowGroup&, const ChunkPart&) {}
-  static void score(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
+  static void score(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
     score_group<kType>(group, part, args.kv.layout.head_dim, args.scale);
   }
   RLGEN_INLINE void store_weights(F32x16 w, float* weight, int tile) {
     store(w, weight + tile * kTileKeys);
   }
-  static void add_values(const AttentionArgs& args, const RowGroup& group, const ChunkPart& part) {
+  static void add_values(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
     const KvLayout& layout = args.kv.layout;
     if (layout.values_in_keys) return add_values_in_keys<kType>(group, part, layout.value_dim);
     add_group_values<kType>(group, part, layout.value_dim);
@@ -197,7 +211,7 @@ template <typename P>
 static void attend_chunk(const AttentionArgs& args, const RowGroup& group, ChunkPart& part) {
   P::score(args, group, part);
   for (int row = 0; row < group.rows; ++row) {
-    if (part.from[row] < part.to[row]) weigh_row<P>(part, row);
+    if (part.from[row] < part.to[row]) weigh_row<P>(part, row, args.scale);
   }
   P::add_values(args, group, part);
 }

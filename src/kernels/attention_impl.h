@@ -161,6 +161,15 @@ RLGEN_INLINE int64_t chunk_sums_floats(const KvLayout& layout) {
   return (layout.value_dim + 15) / 16 * 16 + 16;
 }
 
+// Adds the sums of a chunk to those of the chunks before it, where rows see any of it.
+static void merge_chunk(RowGroup& group, const ChunkPart& part, int64_t value_dim) {
+  for (int row = 0; row < group.rows; ++row) {
+    if (part.from[row] >= part.to[row]) continue;
+    const float* value = part.value + row * value_dim;
+    merge_row(group, row, {part.max[row], part.sum[row], value}, value_dim);
+  }
+}
+
 template <typename P>
 static void attend_group(const AttentionArgs& args, const AttentionSequence& sequence,
                          int32_t kv_head, RowGroup& group, ChunkPart& part) {
@@ -170,11 +179,7 @@ static void attend_group(const AttentionArgs& args, const AttentionSequence& seq
   for (int64_t begin = start; begin < group.end[group.rows - 1]; begin += kChunkKeys) {
     if (!locate_chunk(args, sequence, kv_head, group, begin, &part)) continue;
     attend_chunk<P>(args, group, part);
-    for (int row = 0; row < group.rows; ++row) {
-      if (part.from[row] >= part.to[row]) continue;
-      const float* value = part.value + row * value_dim;
-      merge_row(group, row, {part.max[row], part.sum[row], value}, value_dim);
-    }
+    merge_chunk(group, part, value_dim);
   }
   for (int row = 0; row < group.rows; ++row) finish_row(group, row, value_dim);
 }
@@ -204,27 +209,35 @@ static void add_row(const AttentionArgs& args, const AttentionSequence& sequence
   group->started[row] = false;
 }
 
+// The sums of every row of the group over one chunk alone, of which some row sees `any`; those of
+// `all` chunks of a row stand together.
+static void write_chunk(const KvLayout& layout, const RowGroup& group, const ChunkPart& part,
+                        bool any, int64_t all, float* sums) {
+  const int64_t stride = chunk_sums_floats(layout);
+  for (int row = 0; row < group.rows; ++row) {
+    float* to = sums + row * all * stride;
+    float* flags = to + stride - 16;
+    const bool seen = any && part.from[row] < part.to[row];
+    flags[2] = seen ? 1.0f : 0.0f;
+    if (!seen) continue;
+    memcpy(to, part.value + row * layout.value_dim, size_t(layout.value_dim) * sizeof(float));
+    flags[0] = part.max[row];
+    flags[1] = part.sum[row];
+  }
+}
+
 // The sums of every row of the group over each of the chunks alone; `sums` is that of its first row
 // and of chunk `chunks.begin`.
 template <typename P>
 static void sum_chunks(const AttentionArgs& args, const AttentionSequence& sequence,
                        int32_t kv_head, const RowGroup& group, ChunkRange chunks, ChunkPart& part,
                        float* sums) {
-  const int64_t value_dim = args.kv.layout.value_dim;
   const int64_t stride = chunk_sums_floats(args.kv.layout);
   for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
     const bool any = locate_chunk(args, sequence, kv_head, group, chunk * kChunkKeys, &part);
     if (any) attend_chunk<P>(args, group, part);
-    for (int row = 0; row < group.rows; ++row) {
-      float* to = sums + (row * chunks.all + chunk - chunks.begin) * stride;
-      float* flags = to + stride - 16;
-      const bool seen = any && part.from[row] < part.to[row];
-      flags[2] = seen ? 1.0f : 0.0f;
-      if (!seen) continue;
-      memcpy(to, part.value + row * value_dim, size_t(value_dim) * sizeof(float));
-      flags[0] = part.max[row];
-      flags[1] = part.sum[row];
-    }
+    write_chunk(args.kv.layout, group, part, any, chunks.all,
+                sums + (chunk - chunks.begin) * stride);
   }
 }
 
@@ -236,9 +249,9 @@ RLGEN_INLINE float* next_line(float* p) {
   return p + (kLine - reinterpret_cast<uintptr_t>(p) % kLine) % kLine / sizeof(float);
 }
 
-// Floats of a row of q, or steps of a key, in rounded products: whole pairs.
+// Floats of a row of q, or steps of a key, in rounded products.
 RLGEN_INLINE int64_t rounded_row_floats(const KvLayout& layout) {
-  return int64_t(layout.head_dim + 1) / 2 * 2;
+  return rounded_length(layout.head_dim);
 }
 
 RLGEN_INLINE int64_t widened_floats(const KvLayout& layout) {

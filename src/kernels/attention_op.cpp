@@ -141,8 +141,7 @@ float* task_scratch(const KernelContext& context, const AttentionArgs& args,
 }  // namespace
 
 bool attention_rounds(Profile profile, const KvLayout& layout) {
-  return profile == Profile::kBFloat16 && layout.dtype == DType::kBFloat16 &&
-         !layout.values_in_keys;
+  return profile != Profile::kFloat32 && layout.dtype == DType::kBFloat16 && !layout.values_in_keys;
 }
 
 void attention(const KernelContext& context, const AttentionArgs& args,
@@ -150,8 +149,9 @@ void attention(const KernelContext& context, const AttentionArgs& args,
   thread_local std::vector<float> sums_buffer;
   const KernelTable& table = *context.table;
   const bool rounds = attention_rounds(context.profile, args.kv.layout);
-  const auto whole = rounds ? table.attention_bf16 : table.attention;
-  const auto chunks = rounds ? table.attention_chunks_bf16 : table.attention_chunks;
+  const RoundedKernels& rounded = rounded_kernels(table, context.profile);
+  const auto whole = rounds ? rounded.attention : table.attention;
+  const auto chunks = rounds ? rounded.attention_chunks : table.attention_chunks;
   const Plan plan = make_plan(context, args, sequences);
   float* const sums = grown(sums_buffer, plan.sums);
   context.pool->run(int64_t(plan.pieces.size()), [&](int64_t i, int) {

@@ -43,11 +43,13 @@ class AttentionOp : public testing::TestWithParam<int> {
     EXPECT_TRUE(all_same_bits(out, alone));
   }
 
-  // The same in the bfloat16 profile, which rounds operands over such a layout or does not.
-  void expect_in_bf16_profile(const KvLayout& layout, int32_t heads, bool rounds) {
-    context_.profile = Profile::kBFloat16;
+  // The same in the profiles that round operands, over such a layout or not.
+  void expect_in_profiles_that_round(const KvLayout& layout, int32_t heads, bool rounds) {
     rounds_ = rounds;
-    expect_the_bits_of_rows_alone(layout, heads);
+    for (const Profile profile : {Profile::kBFloat16, Profile::kBFloat16Amx}) {
+      context_.profile = profile;
+      expect_the_bits_of_rows_alone(layout, heads);
+    }
   }
 
  private:
@@ -71,7 +73,8 @@ class AttentionOp : public testing::TestWithParam<int> {
       for (int32_t head = 0; head < args.kv.layout.kv_heads; ++head) {
         const AttentionTask task = {.kv_head = head, .row_begin = row, .row_end = row + 1};
         std::vector<float> scratch(size_t(context_.table->attention_scratch(args, task)));
-        const auto attend = rounds_ ? context_.table->attention_bf16 : context_.table->attention;
+        const auto attend = rounds_ ? rounded_kernels(*context_.table, context_.profile).attention
+                                    : context_.table->attention;
         attend(args, sequence, task, scratch.data());
       }
     }
@@ -104,13 +107,13 @@ TEST_P(AttentionOp, ManyHeadsThatShareOneKeyArePartedAmongThreads) {
   expect_the_bits_of_rows_alone(kLatent, 70);
 }
 
-TEST_P(AttentionOp, TheBfloat16ProfileRoundsOverACacheOfBfloat16Alone) {
+TEST_P(AttentionOp, ProfilesThatRoundDoSoOverACacheOfBfloat16Alone) {
   KvLayout layout{.layers = 2, .kv_heads = 2, .head_dim = 12, .value_dim = 12, .block_size = 16};
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     layout.dtype = dtype;
-    expect_in_bf16_profile(layout, 4, dtype == DType::kBFloat16);
+    expect_in_profiles_that_round(layout, 4, dtype == DType::kBFloat16);
   }
-  expect_in_bf16_profile(kLatent, 11, false);
+  expect_in_profiles_that_round(kLatent, 11, false);
 }
 
 }  // namespace

@@ -69,6 +69,11 @@ struct ChunkPart {
   float* lane_weights;  // where values are in the keys: weights of 16 rows, [kChunkKeys][16]
   float* operands;      // of rounded products: q, [rows][rounded_row_floats]
   float* edge;          // likewise: a tile of values in which one key alone is set
+  // Of tile registers: the chunk's keys and values, each tile arranged where its bit is set.
+  float* arranged_keys;
+  float* arranged_values;
+  uint32_t keys_done;
+  uint32_t values_done;
 };
 
 template <DType kType>

@@ -18,35 +18,39 @@ namespace avx512 {
 const KernelTable* table();
 }
 namespace avx512_bf16 {
-void linear_bf16(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
-void bf16_operand(const float* x, int64_t k, float* out);
-void attention_bf16(const AttentionArgs& args, const AttentionSequence& sequence,
-                    const AttentionTask& task, float* scratch);
-void attention_chunks_bf16(const AttentionArgs& args, const AttentionSequence& sequence,
-                           const AttentionTask& task, ChunkRange chunks, float* scratch,
-                           float* sums);
-void peak_bf16(int64_t rounds, float* out);
-int64_t peak_bf16_flops();
-}  // namespace avx512_bf16
+RoundedKernels bf16_kernels();
+}
+namespace amx {
+void put_kernels(KernelTable* table);
+}
 namespace neon {
 const KernelTable* table();
 }
 
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
+constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kAvx2, Isa::kAvx512,
+                            Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon};
 
 #if defined(RLGEN_HAVE_AVX512_BF16)
 const KernelTable* avx512_bf16_table() {
   static const KernelTable kTable = [] {
     KernelTable table = *avx512::table();
     table.isa = Isa::kAvx512Bf16;
-    table.linear_bf16 = avx512_bf16::linear_bf16;
-    table.bf16_operand = avx512_bf16::bf16_operand;
-    table.attention_bf16 = avx512_bf16::attention_bf16;
-    table.attention_chunks_bf16 = avx512_bf16::attention_chunks_bf16;
-    table.peak_bf16 = avx512_bf16::peak_bf16;
-    table.peak_bf16_flops = avx512_bf16::peak_bf16_flops();
+    table.bf16 = avx512_bf16::bf16_kernels();
+    return table;
+  }();
+  return &kTable;
+}
+#endif
+
+#if defined(RLGEN_HAVE_AMX)
+// Processors with AMX do the products of the bfloat16 profile faster with multiply-adds: they start
+// its own instruction in every other cycle only.
+const KernelTable* amx_table() {
+  static const KernelTable kTable = [] {
+    KernelTable table = *avx512::table();
+    amx::put_kernels(&table);
     return table;
   }();
   return &kTable;
@@ -70,6 +74,10 @@ const KernelTable* built_table(Isa isa) {
     case Isa::kAvx512Bf16:
       return avx512_bf16_table();
 #endif
+#if defined(RLGEN_HAVE_AMX)
+    case Isa::kAmx:
+      return amx_table();
+#endif
 #if defined(RLGEN_HAVE_NEON)
     case Isa::kNeon:
       return neon::table();
@@ -89,6 +97,8 @@ bool machine_runs(const CpuFeatures& features, Isa isa) {
       return features.avx512;
     case Isa::kAvx512Bf16:
       return features.avx512_bf16;
+    case Isa::kAmx:
+      return features.amx_bf16;
     case Isa::kNeon:
       return features.neon;
   }
@@ -113,6 +123,8 @@ std::string_view isa_name(Isa isa) {
       return "avx512";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
+    case Isa::kAmx:
+      return "amx";
     case Isa::kNeon:
       return "neon";
   }
@@ -133,7 +145,7 @@ namespace {
 CpuFeatures features_here() {
   CpuFeatures features = detect_cpu_features();
 #if defined(RLGEN_EMULATE_AVX512)
-  features.avx512 = features.avx512_bf16 = features.avx2_fma;
+  features.avx512 = features.avx512_bf16 = features.amx_bf16 = features.avx2_fma;
 #endif
   return features;
 }

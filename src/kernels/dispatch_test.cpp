@@ -6,7 +6,8 @@
 namespace rlgen::kernels {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
+constexpr Isa kAll[] = {Isa::kScalar,     Isa::kAvx2, Isa::kAvx512,
+                        Isa::kAvx512Bf16, Isa::kAmx,  Isa::kNeon};
 
 TEST(Dispatch, SaysWhatTheseTestsLeaveOut) {
   const std::vector<Isa> here = available_isas();
@@ -22,7 +23,7 @@ TEST(Dispatch, EachTableIsItsOwnAndFull) {
     const KernelTable* table = kernel_table(isa);
     ASSERT_NE(table, nullptr);
     EXPECT_EQ(table->isa, isa);
-    // Behind the first member there are function pointers only.
+    // Behind the first member there are function pointers, and numbers above 0.
     using Function = void (*)();
     constexpr size_t kFunctions = sizeof(KernelTable) / sizeof(Function) - 1;
     Function functions[kFunctions];
@@ -62,7 +63,7 @@ TEST(Dispatch, WhatTheMachineLacksIsRefused) {
   const auto best = select_kernels("auto", none);
   ASSERT_TRUE(best.ok());
   EXPECT_EQ((*best)->isa, Isa::kScalar);
-  for (const std::string name : {"avx2", "avx512", "neon"}) {
+  for (const std::string name : {"avx2", "avx512", "amx", "neon"}) {
     const auto table = select_kernels(name, none);
     EXPECT_EQ(table.status().code(), absl::StatusCode::kUnimplemented);
     EXPECT_NE(message_of(table.status()).find("'" + name + "'"), std::string::npos);
@@ -71,7 +72,8 @@ TEST(Dispatch, WhatTheMachineLacksIsRefused) {
 
 // What only the other family of processors has is not in the binary, whatever the machine says.
 TEST(Dispatch, WhatTheBinaryLacksIsRefused) {
-  const CpuFeatures everything{.avx2_fma = true, .avx512 = true, .avx512_bf16 = true, .neon = true};
+  const CpuFeatures everything{
+      .avx2_fma = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true, .neon = true};
   EXPECT_LT(runnable_isas(everything).size(), std::size(kAll));
 #if defined(__x86_64__)
   const auto table = select_kernels("neon", everything);

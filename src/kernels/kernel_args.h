@@ -9,7 +9,7 @@
 // these, so that no function is compiled for two instruction sets under one name.
 namespace rlgen::kernels {
 
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kNeon };
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx, kNeon };
 
 // Y[m, n] = X[m, :] . W[n, :] (+ bias[n]). One accumulator per output element walks k from 0 upward
 // with fused multiply-adds starting at 0; the bias is added last. X, Y are row-major float32.
@@ -73,6 +73,14 @@ struct ChunkRange {
 
 inline constexpr int64_t kAttentionChunkKeys = 256;
 
+// Multiply-adds that one core with AVX-512 does in a nanosecond.
+inline constexpr int64_t kProductsPerNanosecond = 100;
+
+// Elements that a rounded row of k has room for: whole blocks of 32.
+[[gnu::always_inline]] inline constexpr int64_t rounded_length(int64_t k) {
+  return (k + 31) / 32 * 32;
+}
+
 // Sums over a row run on one grid: blocks of kSumBlock elements from index 0, in a block 16 lanes
 // of doubles (lane i % 16), the lanes by one tree, the blocks' sums in order (docs/numbers.md).
 inline constexpr int64_t kSumBlock = 1024;
@@ -100,6 +108,29 @@ struct HistogramLevel {
   int32_t shift = 0;
 };
 
+// The products of a profile that rounds operands to bfloat16 (docs/numbers.md).
+struct RoundedKernels {
+  // KernelTable::linear with the profile's order of sums, in FloatMode::kFlush; w is bfloat16. Rows
+  // of x are made by `operand`; ldx counts floats of those.
+  void (*linear)(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
+  // Rounds a row of k elements to bfloat16 into `out`, in the instruction set's own layout, which
+  // takes operand_bytes for each of rounded_length(k) elements.
+  void (*operand)(const float* x, int64_t k, float* out);
+  int64_t operand_bytes = sizeof(float);
+  // KernelTable::attention and attention_chunks. Keys and values are bfloat16, each with memory of
+  // its own.
+  void (*attention)(const AttentionArgs& args, const AttentionSequence& sequence,
+                    const AttentionTask& task, float* scratch);
+  void (*attention_chunks)(const AttentionArgs& args, const AttentionSequence& sequence,
+                           const AttentionTask& task, ChunkRange chunks, float* scratch,
+                           float* sums);
+  // KernelTable::peak_fma with the instruction that `linear` runs on.
+  void (*peak)(int64_t rounds, float* out);
+  int64_t peak_flops = 0;
+  // Multiply-adds of many rows that a thread does in a nanosecond, roughly: for cutting work.
+  int64_t products_per_nanosecond = kProductsPerNanosecond;
+};
+
 // The entry points of one instruction set. Every one gives the same bits on every ISA. Threads:
 // all are reentrant. Callers set the float modes (base/float_mode.h) of each thread beforehand.
 struct KernelTable {
@@ -107,13 +138,12 @@ struct KernelTable {
 
   // Column tiles [tile_begin, tile_end) of 16 of y; there are (n + 15) / 16.
   void (*linear)(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
-  // The product of the bfloat16 profile, in FloatMode::kFlush: for each pair of k the odd element's
-  // multiply-add, then the even one's; w is bfloat16. Rows of x are made by bf16_operand; ldx
-  // counts floats of those.
-  void (*linear_bf16)(const LinearArgs& args, int64_t tile_begin, int64_t tile_end);
-  // Rounds a row of k elements to bfloat16 into `out`, (k + 1) / 2 * 2 floats of the instruction
-  // set's own layout.
-  void (*bf16_operand)(const float* x, int64_t k, float* out);
+  // The products of Profile::kBFloat16: for each pair of k the odd element's multiply-add, then the
+  // even one's.
+  RoundedKernels bf16;
+  // Those of Profile::kBFloat16Amx: for each 32 of k the even elements' multiply-adds from zero and
+  // the odd ones', their sum added to the sum so far.
+  RoundedKernels amx;
   // out[k] = row `row` of w, as float32.
   void (*gather_row)(const PackedMatrix& w, int64_t row, float* out);
 
@@ -155,13 +185,6 @@ struct KernelTable {
   void (*attention_merge)(const AttentionArgs& args, const AttentionSequence& sequence,
                           const AttentionTask& task, ChunkRange chunks, float* scratch,
                           const float* sums);
-  // attention and attention_chunks with the products of the bfloat16 profile. Keys and values are
-  // bfloat16, each with memory of its own.
-  void (*attention_bf16)(const AttentionArgs& args, const AttentionSequence& sequence,
-                         const AttentionTask& task, float* scratch);
-  void (*attention_chunks_bf16)(const AttentionArgs& args, const AttentionSequence& sequence,
-                                const AttentionTask& task, ChunkRange chunks, float* scratch,
-                                float* sums);
 
   // Sums of a row of n >= 1 logits; -inf means masked. With `p` not null p[i] = exp(x[i] - max), 0
   // where masked; with `blocks` not null it gets the sum of each block of the grid.
@@ -182,9 +205,6 @@ struct KernelTable {
   // registers; peak_read adds up n floats, n a multiple of 64. Both write 16 floats to `out`.
   void (*peak_fma)(int64_t rounds, float* out);
   int64_t peak_flops = 0;
-  // peak_fma for the bfloat16 profile: with its instruction where there is one.
-  void (*peak_bf16)(int64_t rounds, float* out);
-  int64_t peak_bf16_flops = 0;
   void (*peak_read)(const float* x, int64_t n, float* out);
 };
 

@@ -9,7 +9,7 @@
 
 namespace rlgen::kernels {
 
-// "scalar", "avx2", "avx512", "avx512_bf16", "neon".
+// "scalar", "avx2", "avx512", "avx512_bf16", "amx", "neon".
 std::string_view isa_name(Isa isa);
 
 // The instruction sets that this binary has and a machine with `features` runs (by default this

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "kernels/ops.h"
 #include "tensor/bfloat16.h"
 
 // What the tests of kernels share.
@@ -70,6 +71,30 @@ inline float profile_step(float x, float w, float sum) {
   if (!(std::fabs(result) <= kLeastNormalFloat) || result == 0.0f) return result;
   const float scaled = std::fma(x * 0x1p64f, w, flushed(sum) * 0x1p64f);
   return std::fabs(scaled) < 0x1p-62f ? std::copysign(0.0f, result) : result;
+}
+
+// The sum of x(i) * y(i) over i = begin .. end - 1, begin even, as a profile that rounds has it
+// (docs/numbers.md); x and y give operands that are rounded already.
+template <typename X, typename Y>
+float rounded_sum(Profile profile, int64_t begin, int64_t end, X x, Y y) {
+  const auto add = [&](int64_t i, float sum) {
+    return i < end ? profile_step(x(i), y(i), sum) : profile_step(0.0f, 0.0f, sum);
+  };
+  float sum = 0.0f;
+  if (profile == Profile::kBFloat16) {
+    for (int64_t i = begin; i < end; i += 2) sum = add(i, add(i + 1, sum));
+    return sum;
+  }
+  for (int64_t block = begin / 32 * 32; block < end; block += 32) {
+    float even = 0.0f;
+    float odd = 0.0f;
+    for (int64_t i = block; i < block + 32; i += 2) {
+      even = add(i, even);
+      odd = add(i + 1, odd);
+    }
+    sum = flushed(sum + flushed(even + odd));
+  }
+  return sum;
 }
 
 inline constexpr float kTestInfinity = std::numeric_limits<float>::infinity();

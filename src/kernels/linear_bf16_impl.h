@@ -12,15 +12,25 @@
 // set FloatMode::kFlush, which is just that on x86. Numbers: docs/numbers.md.
 namespace rlgen::kernels::RLGEN_ISA {
 
+// Rounds x[0, k) to bfloat16, nearest even, as float32; a last odd element gets a zero beside it.
+[[maybe_unused]] static void round_row(const float* x, int64_t k, float* out) {
+  uint16_t half[16];
+  for (int64_t i = 0; i < k; i += 16) {
+    const int n = k - i < 16 ? int(k - i) : 16;
+    store_bf16(load_n(x + i, n), half);
+    store_n(load_bf16(half), out + i, n);
+  }
+  if (k % 2 != 0) out[k] = 0.0f;
+}
+
 #if defined(RLGEN_BF16_DOT)
 
 // Rows of x are pairs of bfloat16, as the weights are.
 [[maybe_unused]] static void bf16_operand(const float* x, int64_t k, float* out) {
   auto* const pairs = reinterpret_cast<uint16_t*>(out);
-  for (int64_t i = 0; i < k; i += 16) {
-    const int n = k - i < 16 ? int(k - i) : 16;
-    store_bf16_n(load_n(x + i, n), pairs + i, n);
-  }
+  int64_t i = 0;
+  for (; i + 16 <= k; i += 16) store_bf16_fast(load(x + i), pairs + i);
+  if (i < k) store_bf16_n(load_n(x + i, int(k - i)), pairs + i, int(k - i));
   if (k % 2 != 0) pairs[k] = 0;
 }
 
@@ -35,17 +45,6 @@ struct Bf16ProfileWeights : HalfWeights {
 };
 
 #else
-
-// Rounds x[0, k) to bfloat16, nearest even, as float32; a last odd element gets a zero beside it.
-static void round_row(const float* x, int64_t k, float* out) {
-  uint16_t half[16];
-  for (int64_t i = 0; i < k; i += 16) {
-    const int n = k - i < 16 ? int(k - i) : 16;
-    store_bf16(load_n(x + i, n), half);
-    store_n(load_bf16(half), out + i, n);
-  }
-  if (k % 2 != 0) out[k] = 0.0f;
-}
 
 // Rows of x are rounded values, the two of each pair swapped, so that k rises through odd, even.
 [[maybe_unused]] static void bf16_operand(const float* x, int64_t k, float* out) {

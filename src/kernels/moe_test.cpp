@@ -198,7 +198,7 @@ constexpr ExpertShape kExpertShapes[] = {
     {3, 2, 5, 320, 512}, {64, 2, 4, 320, 512}, {kExpertRows + 9, 2, 4, 12, 16}};
 
 TEST_P(ExpertOps, ExpertsAddWhatEachRowGetsAlone) {
-  for (const auto profile : {Profile::kFloat32, Profile::kBFloat16}) {
+  for (const Profile profile : kProfiles) {
     context_.profile = profile;
     ExpertWorkspace workspace;
     for (const ExpertShape& shape : kExpertShapes) {
@@ -224,7 +224,7 @@ TEST_P(ExpertOps, ExpertsAddWhatEachRowGetsAlone) {
 }
 
 TEST_P(ExpertOps, BiasesAreThoseOfTheExpert) {
-  for (const auto profile : {Profile::kFloat32, Profile::kBFloat16}) {
+  for (const Profile profile : kProfiles) {
     context_.profile = profile;
     ExpertWorkspace workspace;
     for (const int64_t inner : {13, 32}) {

@@ -32,6 +32,19 @@ GroupedArgs one_group(const LinearArgs& args, const RowGroup& group) {
 // cache: an odd number of lines.
 int64_t spread_stride(int64_t k) { return ((k + 15) / 16 | 1) * 16; }
 
+int64_t operand_stride(const KernelContext& context, int64_t k) {
+  if (context.profile == Profile::kFloat32) return spread_stride(k);
+  const RoundedKernels& kernels = rounded_kernels(*context.table, context.profile);
+  return spread_stride(rounded_length(k) * kernels.operand_bytes / int64_t{sizeof(float)});
+}
+
+// As grown(), at the begin of a cache line: rows of an operand are read line by line.
+float* grown_lines(std::vector<float>& scratch, int64_t floats) {
+  constexpr uintptr_t kLine = 64;
+  float* const first = grown(scratch, floats + int64_t{kLine / sizeof(float)});
+  return first + (kLine - reinterpret_cast<uintptr_t>(first) % kLine) % kLine / sizeof(float);
+}
+
 // Rows so far apart want the same few lines of a first-level cache.
 bool rows_collide(const GroupedArgs& args) {
   constexpr int64_t kWayFloats = 4096 / sizeof(float);
@@ -50,7 +63,7 @@ void make_operand(const KernelContext& context, const GroupedArgs& args, int64_t
   for (int64_t row = begin; row < end; ++row, to += stride) {
     const float* from = args.x + (args.source == nullptr ? row : args.source[row]) * args.ldx;
     if (context.profile != Profile::kFloat32) {
-      context.table->bf16_operand(from, k, to);
+      rounded_kernels(*context.table, context.profile).operand(from, k, to);
     } else {
       std::memcpy(to, from, size_t(k) * sizeof(float));
     }
@@ -63,9 +76,9 @@ GroupedArgs with_operand(const KernelContext& context, const GroupedArgs& args) 
   thread_local std::vector<float> scratch;
   const int64_t k = args.groups[0].w.k;
   GroupedArgs made = args;
-  made.ldx = spread_stride(k);
+  made.ldx = operand_stride(context, k);
   made.source = nullptr;
-  float* const operand = grown(scratch, args.m * made.ldx);
+  float* const operand = grown_lines(scratch, args.m * made.ldx);
   for_row_ranges(context, args.m, k, 1 << 15, [&](int64_t begin, int64_t end) {
     make_operand(context, args, begin, end, made.ldx, operand + begin * made.ldx);
   });
@@ -82,7 +95,7 @@ float* first_output(const GroupedArgs& args, const Block& block) {
 void multiply(const KernelContext& context, const LinearArgs& args, int64_t begin, int64_t end) {
   if (context.profile == Profile::kFloat32) return context.table->linear(args, begin, end);
   const ScopedFloatMode flush(FloatMode::kFlush);
-  context.table->linear_bf16(args, begin, end);
+  rounded_kernels(*context.table, context.profile).linear(args, begin, end);
 }
 
 void multiply(const KernelContext& context, const GroupedArgs& args, const Block& block) {
@@ -122,8 +135,8 @@ Block with_rows(const KernelContext& context, const GroupedArgs& args, Block blo
     return block;
   }
   thread_local std::vector<float> scratch;
-  block.ldx = spread_stride(block.group->w.k);
-  float* const operand = grown(scratch, block.rows * block.ldx);
+  block.ldx = operand_stride(context, block.group->w.k);
+  float* const operand = grown_lines(scratch, block.rows * block.ldx);
   make_operand(context, args, block.row, block.row + block.rows, block.ldx, operand);
   block.x = operand;
   return block;
@@ -225,15 +238,41 @@ void gate_whole_rows(const KernelContext& context, GroupedArgs args, const Gatin
 }  // namespace
 
 std::string_view profile_name(Profile profile) {
-  return profile == Profile::kFloat32 ? "float32" : "bfloat16";
+  switch (profile) {
+    case Profile::kFloat32:
+      return "float32";
+    case Profile::kBFloat16:
+      return "bfloat16";
+    case Profile::kBFloat16Amx:
+      return "bfloat16_amx";
+  }
+  return "unknown";
+}
+
+DType operand_dtype(Profile profile) {
+  return profile == Profile::kFloat32 ? DType::kFloat32 : DType::kBFloat16;
+}
+
+const RoundedKernels& rounded_kernels(const KernelTable& table, Profile profile) {
+  return profile == Profile::kBFloat16Amx ? table.amx : table.bf16;
 }
 
 // float32: 2 since top-p takes its part of the row's sum; bfloat16: 2 since attention rounds its
 // operands too, 3 since that of top-p.
-int32_t arithmetic_revision(Profile profile) { return profile == Profile::kFloat32 ? 2 : 3; }
+int32_t arithmetic_revision(Profile profile) {
+  switch (profile) {
+    case Profile::kFloat32:
+      return 2;
+    case Profile::kBFloat16:
+      return 3;
+    case Profile::kBFloat16Amx:
+      return 1;
+  }
+  return 0;
+}
 
 std::optional<Profile> parse_profile(std::string_view name) {
-  for (const Profile profile : {Profile::kFloat32, Profile::kBFloat16}) {
+  for (const Profile profile : kProfiles) {
     if (name == profile_name(profile)) return profile;
   }
   return std::nullopt;

@@ -12,16 +12,25 @@
 
 namespace rlgen::kernels {
 
-// The arithmetic of products (docs/numbers.md). Everything else is float32 in both.
+// The arithmetic of products (docs/numbers.md). Everything else is float32 in all of them.
 enum class Profile {
-  kFloat32,   // nothing is rounded on the way
-  kBFloat16,  // operands are rounded to bfloat16; weights must be bfloat16
+  kFloat32,      // nothing is rounded on the way
+  kBFloat16,     // operands are rounded to bfloat16; weights must be bfloat16
+  kBFloat16Amx,  // likewise, with the sums of AMX
 };
+inline constexpr Profile kProfiles[] = {Profile::kFloat32, Profile::kBFloat16,
+                                        Profile::kBFloat16Amx};
 
-// "float32", "bfloat16".
+// "float32", "bfloat16", "bfloat16_amx".
 std::string_view profile_name(Profile profile);
 // Nothing for any other name.
 std::optional<Profile> parse_profile(std::string_view name);
+
+// What the operands of its products are rounded to.
+DType operand_dtype(Profile profile);
+
+// The kernels of a profile whose operands are rounded.
+const RoundedKernels& rounded_kernels(const KernelTable& table, Profile profile);
 
 // Counts changes of its rules in docs/numbers.md: results of two revisions never mix.
 int32_t arithmetic_revision(Profile profile);
@@ -106,7 +115,7 @@ void gated_linear(const KernelContext& context, const LinearArgs& args, const Ga
 void grouped_gated_linear(const KernelContext& context, const GroupedArgs& args,
                           const Gating& gating, float* out);
 
-// Whether attention over such a cache has the products of the bfloat16 profile: keys and values in
+// Whether attention over such a cache has the products of a profile that rounds: keys and values in
 // bfloat16, each with memory of its own.
 bool attention_rounds(Profile profile, const KvLayout& layout);
 

@@ -36,18 +36,25 @@ std::vector<int64_t> cut_for_threads(int64_t units, int64_t nanoseconds, int64_t
   return cuts;
 }
 
-// The longer of the arithmetic at 100 products and the reading at 40 bytes a nanosecond, which one
-// core with AVX-512 does.
-int64_t group_nanoseconds(const RowGroup& group) {
+// Multiply-adds of a thread in a nanosecond.
+int64_t products_at_once(const KernelContext& context) {
+  return context.profile == Profile::kFloat32
+             ? kProductsPerNanosecond
+             : rounded_kernels(*context.table, context.profile).products_per_nanosecond;
+}
+
+// The longer of the arithmetic and the reading at 40 bytes a nanosecond, which one core does.
+int64_t group_nanoseconds(const RowGroup& group, int64_t products) {
   const int64_t weights = group.w.n * group.w.k;
-  return std::max(group.rows * weights / 100, weights * size_of(group.w.dtype) / 40);
+  return std::max(group.rows * weights / products, weights * size_of(group.w.dtype) / 40);
 }
 
 int64_t row_blocks_of(const RowGroup& group) { return divide_up(group.rows, kLinearRowBlock); }
 
 // The cuts of one of several groups, into parts of about `part` nanoseconds.
-std::vector<int64_t> cut_evenly(const RowGroup& group, int64_t units, int64_t part) {
-  const int64_t wanted = group_nanoseconds(group) / (part * row_blocks_of(group));
+std::vector<int64_t> cut_evenly(const RowGroup& group, int64_t units, int64_t products,
+                                int64_t part) {
+  const int64_t wanted = group_nanoseconds(group, products) / (part * row_blocks_of(group));
   const int64_t parts = std::clamp<int64_t>(wanted, 1, units);
   std::vector<int64_t> cuts;
   for (int64_t i = 0; i <= parts; ++i) cuts.push_back(units * i / parts);
@@ -86,19 +93,21 @@ ColumnUnits::ColumnUnits(int64_t n, int64_t unit)
 void plan_blocks(const KernelContext& context, std::span<const RowGroup> groups,
                  const ColumnUnits& columns, std::vector<Block>* blocks) {
   const int64_t threads = context.pool->num_threads();
+  const int64_t products = products_at_once(context);
   blocks->clear();
   if (groups.size() == 1) {
-    const int64_t pieces = columns.units * row_blocks_of(groups[0]);
-    return add_blocks(
-        groups[0], columns,
-        cut_for_threads(columns.units, group_nanoseconds(groups[0]) / pieces, threads), blocks);
+    const RowGroup& group = groups[0];
+    const int64_t pieces = columns.units * row_blocks_of(group);
+    const int64_t piece = group_nanoseconds(group, products) / pieces;
+    return add_blocks(group, columns, cut_for_threads(columns.units, piece, threads), blocks);
   }
   int64_t nanoseconds = 0;
-  for (const RowGroup& group : groups) nanoseconds += group_nanoseconds(group);
+  for (const RowGroup& group : groups) nanoseconds += group_nanoseconds(group, products);
   const int64_t part = std::max(kTaskNanoseconds, nanoseconds / (threads * kPartsPerThread));
   for (const RowGroup& group : groups) {
     add_blocks(group, columns,
-               cut_evenly(group, columns.units, threads == 1 ? nanoseconds + 1 : part), blocks);
+               cut_evenly(group, columns.units, products, threads == 1 ? nanoseconds + 1 : part),
+               blocks);
   }
   if (threads > 1) std::stable_sort(blocks->begin(), blocks->end(), takes_longer);
 }

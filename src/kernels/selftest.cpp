@@ -11,6 +11,7 @@
 #include "base/float_mode.h"
 #include "kernels/math.h"
 #include "kernels/moe.h"
+#include "kernels/ops.h"
 #include "kernels/sampling.h"
 #include "tensor/bfloat16.h"
 
@@ -88,12 +89,14 @@ void linear_part(const KernelTable& table, Input& input, DigestStream& stream) {
   }
 }
 
-// The product of the bfloat16 profile, of ordinary numbers and of some whose products are
+// The product of a profile that rounds, of ordinary numbers and of some whose products are
 // subnormal.
-void linear_bf16_part(const KernelTable& table, Input& input, DigestStream& stream) {
+void linear_rounded_part(const KernelTable& table, Profile profile, Input& input,
+                         DigestStream& stream) {
+  const RoundedKernels& kernels = rounded_kernels(table, profile);
   constexpr int64_t kN = 150;
   constexpr int64_t kK = 301;
-  constexpr int64_t kOperand = kK + 1;
+  constexpr int64_t kOperand = rounded_length(kK);
   for (const float scale : {1.0f, 0x1p-63f}) {
     auto weights = input.stored(DType::kBFloat16, kN * kK);
     for (int64_t i = 0; i < kN * kK; ++i) {
@@ -104,22 +107,22 @@ void linear_bf16_part(const KernelTable& table, Input& input, DigestStream& stre
     }
     std::vector<std::byte> packed(packed_bytes(DType::kBFloat16, kN, kK));
     pack_rows(packed.data(), DType::kBFloat16, kN, kK, 0, kN, weights.data());
-    for (const int64_t m : {1, 5, 12, 29}) {
+    for (const int64_t m : {1, 5, 12, 29, 70}) {
       const Floats x = input.floats(m * kK, -3.0f * scale, 3.0f * scale);
       Floats operand(static_cast<size_t>(m * kOperand));
       for (int64_t row = 0; row < m; ++row) {
-        table.bf16_operand(&x[static_cast<size_t>(row * kK)], kK,
-                           &operand[static_cast<size_t>(row * kOperand)]);
+        kernels.operand(&x[static_cast<size_t>(row * kK)], kK,
+                        &operand[static_cast<size_t>(row * kOperand)]);
       }
       Floats y(static_cast<size_t>(m * kN));
       const ScopedFloatMode flush(FloatMode::kFlush);
-      table.linear_bf16({.x = operand.data(),
-                         .ldx = kOperand,
-                         .w = {packed.data(), DType::kBFloat16, kN, kK},
-                         .y = y.data(),
-                         .ldy = kN,
-                         .m = m},
-                        0, (kN + 15) / 16);
+      kernels.linear({.x = operand.data(),
+                      .ldx = kOperand,
+                      .w = {packed.data(), DType::kBFloat16, kN, kK},
+                      .y = y.data(),
+                      .ldy = kN,
+                      .m = m},
+                     0, (kN + 15) / 16);
       take(stream, y);
     }
   }
@@ -162,7 +165,7 @@ void rope_part(const KernelTable& table, Input& input, DigestStream& stream) {
 }
 
 // Keys in blocks in no order, three heads that share them, the last rows of the sequence.
-void attention_over(const KernelTable& table, const KvLayout& layout, bool rounds, Input& input,
+void attention_over(const KernelTable& table, const KvLayout& layout, Profile profile, Input& input,
                     DigestStream& stream) {
   constexpr int32_t kBlocks = 40;
   constexpr int32_t kKeys = 16 * kBlocks;
@@ -192,7 +195,8 @@ void attention_over(const KernelTable& table, const KvLayout& layout, bool round
                              .sinks = sink ? sinks.data() : nullptr};
     const AttentionTask task{.row_end = kRows};
     Floats scratch(static_cast<size_t>(table.attention_scratch(args, task)));
-    const auto attend = rounds ? table.attention_bf16 : table.attention;
+    const auto attend =
+        profile == Profile::kFloat32 ? table.attention : rounded_kernels(table, profile).attention;
     attend(args, {.block_table = blocks.data(), .rows = kRows, .first_position = kKeys - kRows},
            task, scratch.data());
     take(stream, out);
@@ -210,20 +214,23 @@ void attention_part(const KernelTable& table, bool values_in_keys, Input& input,
                     .value_dim = values_in_keys ? 34 : 24,
                     .values_in_keys = values_in_keys,
                     .block_size = 16},
-                   /*rounds=*/false, input, stream);
+                   Profile::kFloat32, input, stream);
   }
 }
 
-// With the products of the bfloat16 profile.
-void attention_bf16_part(const KernelTable& table, Input& input, DigestStream& stream) {
-  attention_over(table,
-                 {.dtype = DType::kBFloat16,
-                  .layers = 1,
-                  .kv_heads = 1,
-                  .head_dim = 41,
-                  .value_dim = 88,
-                  .block_size = 16},
-                 /*rounds=*/true, input, stream);
+// With the products of a profile that rounds; widths that tile registers take and do not.
+void attention_rounded_part(const KernelTable& table, Profile profile, Input& input,
+                            DigestStream& stream) {
+  for (const int32_t value_dim : {88, 80}) {
+    attention_over(table,
+                   {.dtype = DType::kBFloat16,
+                    .layers = 1,
+                    .kv_heads = 1,
+                    .head_dim = 41,
+                    .value_dim = value_dim,
+                    .block_size = 16},
+                   profile, input, stream);
+  }
 }
 
 void row_part(const KernelTable& table, Input& input, DigestStream& stream) {
@@ -323,7 +330,7 @@ Digest kernel_digest(const KernelTable& table) {
   Input input;
   DigestStream stream;
   linear_part(table, input, stream);
-  linear_bf16_part(table, input, stream);
+  linear_rounded_part(table, Profile::kBFloat16, input, stream);
   elementwise_part(table, input, stream);
   rope_part(table, input, stream);
   attention_part(table, /*values_in_keys=*/false, input, stream);
@@ -332,7 +339,9 @@ Digest kernel_digest(const KernelTable& table) {
   moe_part(table, input, stream);
   attention_part(table, /*values_in_keys=*/true, input, stream);
   router_groups_part(table, input, stream);
-  attention_bf16_part(table, input, stream);
+  attention_rounded_part(table, Profile::kBFloat16, input, stream);
+  linear_rounded_part(table, Profile::kBFloat16Amx, input, stream);
+  attention_rounded_part(table, Profile::kBFloat16Amx, input, stream);
   return stream.digest();
 }
 

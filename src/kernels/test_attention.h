@@ -24,15 +24,17 @@ struct Shape {
   int64_t window = 0;
   bool sinks = false;
   bool values_in_keys = false;
-  bool rounds = false;  // has the products of the bfloat16 profile
+  Profile profile = Profile::kFloat32;  // of the products
   // Factors of the data, powers of 2: with small ones products are subnormal. The scale makes up
   // for those of queries and keys.
   float key_size = 1.0f;
   float value_size = 1.0f;
 };
 
+inline bool rounds(const Shape& shape) { return shape.profile != Profile::kFloat32; }
+
 // One or two of everything that the kernels take another way for.
-inline std::vector<Shape> shapes() {
+inline std::vector<Shape> plain_shapes() {
   return {
       {.heads = 1, .kv_heads = 1, .head_dim = 8, .value_dim = 8},
       {.heads = 3, .kv_heads = 1, .head_dim = 64, .value_dim = 64},
@@ -50,13 +52,14 @@ inline std::vector<Shape> shapes() {
        .block_size = 32,
        .dtype = DType::kBFloat16,
        .values_in_keys = true},
-      {.heads = 3, .head_dim = 64, .value_dim = 64, .dtype = DType::kBFloat16, .rounds = true},
-      {.heads = 7,
-       .head_dim = 13,
-       .value_dim = 35,
-       .dtype = DType::kBFloat16,
-       .window = 37,
-       .rounds = true},
+  };
+}
+
+// Those of which products are rounded, without their profile.
+inline std::vector<Shape> shapes_to_round() {
+  return {
+      {.heads = 3, .head_dim = 64, .value_dim = 64, .dtype = DType::kBFloat16},
+      {.heads = 7, .head_dim = 13, .value_dim = 35, .dtype = DType::kBFloat16, .window = 37},
       {.heads = 6,
        .kv_heads = 2,
        .head_dim = 24,
@@ -64,17 +67,41 @@ inline std::vector<Shape> shapes() {
        .block_size = 48,
        .dtype = DType::kBFloat16,
        .window = 300,
-       .sinks = true,
-       .rounds = true},
+       .sinks = true},
+      // Many rows at one position, in whole tile registers and not.
+      {.heads = 7, .head_dim = 40, .value_dim = 48, .dtype = DType::kBFloat16, .window = 300},
+      {.heads = 20,
+       .head_dim = 33,
+       .value_dim = 16,
+       .dtype = DType::kBFloat16,
+       .window = 37,
+       .sinks = true},
+      {.heads = 35, .head_dim = 32, .value_dim = 32, .dtype = DType::kBFloat16},
       // Products around the least normal number.
+      {.heads = 8,
+       .head_dim = 32,
+       .value_dim = 32,
+       .dtype = DType::kBFloat16,
+       .key_size = 0x1p-61f,
+       .value_size = 0x1p-122f},
       {.heads = 4,
        .head_dim = 17,
        .value_dim = 20,
        .dtype = DType::kBFloat16,
-       .rounds = true,
        .key_size = 0x1p-61f,
        .value_size = 0x1p-122f},
   };
+}
+
+inline std::vector<Shape> shapes() {
+  std::vector<Shape> all = plain_shapes();
+  for (const Profile profile : {Profile::kBFloat16, Profile::kBFloat16Amx}) {
+    for (Shape shape : shapes_to_round()) {
+      shape.profile = profile;
+      all.push_back(shape);
+    }
+  }
+  return all;
 }
 
 // Which number of the data, in [-1, 1): what a position, a head and a dimension have, whatever the
@@ -190,7 +217,8 @@ class Sequence {
       task.heads = heads_ == 0 ? 0 : std::min(together, sharing - task.first_head);
       std::vector<float> scratch(table_.attention_scratch(args, task), std::bit_cast<float>(~0u));
       if (piece_ == 0) {
-        const auto attend = shape_.rounds ? table_.attention_bf16 : table_.attention;
+        const auto attend =
+            rounds(shape_) ? rounded_kernels(table_, shape_.profile).attention : table_.attention;
         attend(args, sequence, task, scratch.data());
       } else {
         attend_in_pieces(args, sequence, task, scratch.data());
@@ -206,7 +234,8 @@ class Sequence {
     std::vector<float> sums(table_.attention_sums(args, task) * all.all, std::bit_cast<float>(~0u));
     for (int64_t begin = (all.all - 1) / piece_ * piece_; begin >= 0; begin -= piece_) {
       const ChunkRange piece = {begin, std::min(begin + piece_, all.all), all.all};
-      const auto attend = shape_.rounds ? table_.attention_chunks_bf16 : table_.attention_chunks;
+      const auto attend = rounds(shape_) ? rounded_kernels(table_, shape_.profile).attention_chunks
+                                         : table_.attention_chunks;
       attend(args, sequence, task, piece, scratch, sums.data());
     }
     table_.attention_merge(args, sequence, task, all, scratch, sums.data());
@@ -250,7 +279,7 @@ inline int64_t first_key(const Shape& shape, int64_t position) {
 // As the products read them.
 inline float query(const Shape& shape, int64_t position, int64_t head, int64_t d) {
   const float q = shape.key_size * number(3, position, head, d);
-  return shape.rounds ? stored(DType::kBFloat16, q) : q;
+  return rounds(shape) ? stored(DType::kBFloat16, q) : q;
 }
 
 inline float key(const Shape& shape, int64_t position, int64_t head, int64_t d) {

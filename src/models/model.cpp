@@ -49,7 +49,7 @@ Status check_aliases(const SafetensorsFolder& tensors, const NameTable& table) {
   auto table = std::make_shared<NameTable>(config.family->names(spec));
   tensors.leave_out([&](std::string_view name) { return table->ignores(name); });
   table->dtype = dtype;
-  if (profile == kernels::Profile::kBFloat16) table->matrix_dtype = DType::kBFloat16;
+  if (profile != kernels::Profile::kFloat32) table->matrix_dtype = DType::kBFloat16;
   if (Status fits = resolve_layout(tensors.manifest(), table.get()); !fits.ok()) {
     return annotate(fits, path);
   }

@@ -31,7 +31,7 @@ StatusOr<std::string> resolve_model_path(const std::string& model);
 // lm_head that differs from its embedding is kInvalidArgument. With `dtype` every weight will be
 // rounded to it once, to nearest even, when it is loaded; the digest says so where that can change
 // a weight, and a weight that the type cannot hold is kInvalidArgument with its tensor.
-// With the bfloat16 profile matrices are held in bfloat16, whatever `dtype`. The float modes of the
+// With a profile that rounds, matrices are bfloat16, whatever `dtype`. The float modes of the
 // calling thread change nothing and come back.
 StatusOr<Model> open_model(const std::string& model, int64_t max_model_len,
                            std::optional<DType> dtype = std::nullopt,

@@ -105,8 +105,9 @@ class Inspect(CommandLineTest):
         half = self.run_rlgen("inspect", "--model", TEXT, "--json", "--kv-cache-dtype", "bfloat16")
         self.assertEqual(json.loads(half.stdout)["kv_bytes_per_token"] * 2, facts["kv_bytes_per_token"])
         self.assertNotEqual(json.loads(half.stdout)["numerics"], facts["numerics"])
-        rounded = self.run_rlgen("inspect", "--model", TEXT, "--json", "--activation-dtype", "bfloat16")
-        self.assertTrue(json.loads(rounded.stdout)["numerics"].startswith("bfloat16/"))
+        for profile in ("bfloat16", "bfloat16_amx"):
+            rounded = self.run_rlgen("inspect", "--model", TEXT, "--json", "--activation-dtype", profile)
+            self.assertTrue(json.loads(rounded.stdout)["numerics"].startswith(f"{profile}/"))
 
     def test_latent_attention(self) -> None:
         """The cache keeps a latent and a rotated part of each token and layer, once for all heads."""
@@ -126,6 +127,7 @@ class Inspect(CommandLineTest):
             ("--dtype", "float16", "--kv-cache-dtype", "bfloat16"),
             ("--activation-dtype", "bfloat16"),
             ("--activation-dtype", "bfloat16", "--kv-cache-dtype", "float32", "--max-model-len", 32),
+            ("--activation-dtype", "bfloat16_amx"),
         ):
             with self.subTest(options=options):
                 prompt: Line = {"prompt_token_ids": [1], "max_tokens": 1}

@@ -38,7 +38,15 @@ class HostileMode {
   uint64_t before_;
 };
 
-TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
+class RoundedProfile : public ::testing::TestWithParam<kernels::Profile> {};
+INSTANTIATE_TEST_SUITE_P(EngineExact, RoundedProfile,
+                         ::testing::Values(kernels::Profile::kBFloat16,
+                                           kernels::Profile::kBFloat16Amx),
+                         [](const auto& info) {
+                           return std::string(kernels::profile_name(info.param));
+                         });
+
+TEST_P(RoundedProfile, IsExactToo) {
   DigestStream all;
   for (const char* name : {"gpt_oss", "llama_tied", "smollm3", "mistral", "mixtral", "olmoe",
                            "qwen2_moe_window", "qwen3_moe_step"}) {
@@ -46,8 +54,7 @@ TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
     const Loaded loaded = load_checkpoint(name);
     const auto requests = within_vocabulary(mixed_requests(12), loaded);
     for (const DType kv_dtype : {DType::kFloat32, DType::kBFloat16}) {
-      Settings settings{
-          .isa = "scalar", .kv_dtype = kv_dtype, .profile = kernels::Profile::kBFloat16};
+      Settings settings{.isa = "scalar", .kv_dtype = kv_dtype, .profile = GetParam()};
       const Outcomes alone = run_alone(loaded, settings, requests);
       settings.threads = 2;
       settings.budget = 19;
@@ -61,7 +68,8 @@ TEST(EngineExact, TheBfloat16ProfileIsExactToo) {
       for (const auto& [id, outcome] : alone) all.update(digest_of_outcome(outcome));
     }
   }
-  EXPECT_TRUE(report_digest("engine bfloat16 profile", all.digest()));
+  const std::string name(kernels::profile_name(GetParam()));
+  EXPECT_TRUE(report_digest("engine " + name + " profile", all.digest()));
 }
 
 // Hosts set rounding and flush modes for their own ends, in the thread that calls: before the
@@ -73,10 +81,11 @@ TEST(EngineExact, TheCallersFloatModesDoNotReachAnyThread) {
     SCOPED_TRACE(name);
     const Loaded loaded = load_checkpoint(name);
     const auto requests = within_vocabulary(mixed_requests(12), loaded);
-    for (const auto profile : {kernels::Profile::kFloat32, kernels::Profile::kBFloat16}) {
-      const DType kv_dtype =
-          profile == kernels::Profile::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
-      const Settings settings{.threads = 2, .budget = 19, .kv_dtype = kv_dtype, .profile = profile};
+    for (const kernels::Profile profile : kernels::kProfiles) {
+      const Settings settings{.threads = 2,
+                              .budget = 19,
+                              .kv_dtype = kernels::operand_dtype(profile),
+                              .profile = profile};
       const Outcomes alone = run_alone(loaded, settings, requests);
       for (const auto& [flushes, rounds_down] : kHostileModes) {
         std::optional<HostileMode> hostile(std::in_place, flushes, rounds_down);

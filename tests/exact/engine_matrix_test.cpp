@@ -97,7 +97,9 @@ std::vector<MatrixCase> matrix_cases() {
   }
   for (const DType kv_dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const char* name : {"llama", "gpt_oss", "deepseek_v3"}) cases.push_back({name, kv_dtype});
-    cases.push_back({"llama_tied", kv_dtype, kernels::Profile::kBFloat16});
+    for (const auto profile : {kernels::Profile::kBFloat16, kernels::Profile::kBFloat16Amx}) {
+      cases.push_back({"llama_tied", kv_dtype, profile});
+    }
   }
   return cases;
 }

@@ -41,11 +41,10 @@ class LongContext : public ::testing::TestWithParam<kernels::Profile> {};
 
 TEST_P(LongContext, FB056_ChunksOfKeysAndOfPromptsDoNotShow) {
   const kernels::Profile profile = GetParam();
-  const DType kv_dtype =
-      profile == kernels::Profile::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
   const Loaded loaded = load_checkpoint("llama_rope_dynamic", 2048);
   Rollouts rollouts{long_requests(loaded), {}};
-  const Settings alone{.budget = 2048, .kv_dtype = kv_dtype, .profile = profile};
+  const Settings alone{
+      .budget = 2048, .kv_dtype = kernels::operand_dtype(profile), .profile = profile};
   rollouts.alone = run_alone(loaded, alone, rollouts.requests);
   expect_nothing_shows(loaded, rollouts, long_surroundings(), alone);
   DigestStream all;
@@ -54,8 +53,7 @@ TEST_P(LongContext, FB056_ChunksOfKeysAndOfPromptsDoNotShow) {
   EXPECT_TRUE(report_digest("engine long context " + name, all.digest()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Profiles, LongContext,
-                         ::testing::Values(kernels::Profile::kFloat32, kernels::Profile::kBFloat16),
+INSTANTIATE_TEST_SUITE_P(Profiles, LongContext, ::testing::ValuesIn(kernels::kProfiles),
                          [](const auto& info) {
                            return std::string(kernels::profile_name(info.param));
                          });

@@ -3,7 +3,7 @@
 
 64 mixed prompts one by one, then as a batch on every instruction set of this machine, with one and
 two threads and several step budgets, in a pool too small for them, in large blocks, with samples
-that come apart, and scored, in all three modes of log-probabilities; of the bfloat16 profile and of
+that come apart, and scored, in all three modes of log-probabilities; of the profiles that round and of
 other types of the cache in the first mode. Every output line has to be equal, key by key. The scalar
 code is more than twenty times slower and takes the first lines only, as the output says. Exit code
 77: the demo model is not here.
@@ -25,12 +25,13 @@ from smollm2_prompts import Line, prompt_lines
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct"
 TINY = ROOT / "tests" / "fixtures" / "checkpoints" / "llama_text"
-ISAS = ("avx512_bf16", "avx512", "avx2", "neon", "scalar")
+ISAS = ("amx", "avx512_bf16", "avx512", "avx2", "neon", "scalar")
 MODES = ("processed", "raw", "tempered")
 # Profile, type of the cache and modes: lines are compared within each.
 TYPES = (
     ("float32", "auto", MODES),
     ("bfloat16", "auto", MODES[:1]),
+    ("bfloat16_amx", "auto", MODES[:1]),
     ("float32", "bfloat16", MODES[:1]),
     ("bfloat16", "float16", MODES[:1]),
 )

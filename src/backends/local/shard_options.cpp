@@ -100,13 +100,16 @@ StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec) {
   const auto profile = kernels::parse_profile(spec.activation_dtype);
   if (!profile) {
     return spec_error("activation_dtype", absl::InvalidArgumentError(fmt::format(
-                                              "activation_dtype is '{}'; use float32 or bfloat16",
+                                              "activation_dtype is '{}'; use float32, bfloat16 or "
+                                              "bfloat16_amx",
                                               spec.activation_dtype)));
   }
-  if (*profile == kernels::Profile::kBFloat16 && spec.dtype == "float16") {
-    return spec_error("dtype", absl::InvalidArgumentError(
-                                   "dtype is 'float16', but with activation_dtype 'bfloat16' every "
-                                   "matrix is in bfloat16; use auto, float32 or bfloat16"));
+  if (*profile != kernels::Profile::kFloat32 && spec.dtype == "float16") {
+    return spec_error("dtype",
+                      absl::InvalidArgumentError(fmt::format(
+                          "dtype is 'float16', but with activation_dtype '{}' every matrix is in "
+                          "bfloat16; use auto, float32 or bfloat16",
+                          spec.activation_dtype)));
   }
   return *profile;
 }
@@ -120,8 +123,9 @@ StatusOr<models::Model> open_model(const ShardSpec& spec) {
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model,
                                              const RouteFacts& routes) {
-  const std::string& name =
-      spec.kv_cache_dtype == "auto" ? spec.activation_dtype : spec.kv_cache_dtype;
+  RLGEN_ASSIGN_OR_RETURN(const kernels::Profile profile, choose_profile(spec));
+  const std::string name(spec.kv_cache_dtype == "auto" ? torch_name(kernels::operand_dtype(profile))
+                                                       : spec.kv_cache_dtype);
   const auto dtype = parse_torch_dtype(name);
   if (!dtype || !is_weight_type(*dtype)) {
     return spec_error("kv_cache_dtype",

@@ -30,15 +30,15 @@ StatusOr<MachineChoice> choose_machine(const ShardSpec& spec);
 // "auto" (nothing: the checkpoint's types), float32, bfloat16 or float16.
 StatusOr<std::optional<DType>> choose_dtype(const ShardSpec& spec);
 
-// float32, or bfloat16, with which dtype must not be float16.
+// float32, or bfloat16 or bfloat16_amx, with which dtype must not be float16.
 StatusOr<kernels::Profile> choose_profile(const ShardSpec& spec);
 
 // Opens the spec's checkpoint with its context, type of weights and profile; their errors and those
 // of models::open_model.
 StatusOr<models::Model> open_model(const ShardSpec& spec);
 
-// "auto" (activation_dtype, which must be valid), float32, bfloat16 or float16; block_size a
-// multiple of 16 up to 1024. With room for `routes`.
+// "auto" (what the profile rounds to), float32, bfloat16 or float16; block_size a multiple of
+// 16 up to 1024. With room for `routes`. Errors of choose_profile too.
 StatusOr<kernels::KvLayout> choose_kv_layout(const ShardSpec& spec,
                                              const models::DecoderSpec& model,
                                              const RouteFacts& routes = {});

@@ -51,6 +51,35 @@ TEST(ShardOptions, TypeOfTheWeights) {
   }
 }
 
+TEST(ShardOptions, ProfileDecidesTheTypesOfMatricesAndCache) {
+  for (const kernels::Profile profile : kernels::kProfiles) {
+    ShardSpec spec{.activation_dtype = std::string(kernels::profile_name(profile))};
+    EXPECT_EQ(*choose_profile(spec), profile);
+    const bool rounds = profile != kernels::Profile::kFloat32;
+    EXPECT_EQ(choose_kv_layout(spec, small_model())->dtype,
+              rounds ? DType::kBFloat16 : DType::kFloat32);
+    spec.dtype = "float16";
+    const auto narrow = choose_profile(spec);
+    EXPECT_EQ(narrow.ok(), !rounds) << narrow.status();
+    if (narrow.ok()) continue;
+    EXPECT_TRUE(mentions(narrow.status(), "dtype is 'float16', but with activation_dtype '" +
+                                              spec.activation_dtype + "'"))
+        << narrow.status();
+    EXPECT_EQ(spec_field_of(narrow.status()), "dtype");
+  }
+}
+
+TEST(ShardOptions, UnknownProfilesAreRefusedWithThoseThereAre) {
+  for (const std::string name : {"float16", "", "bfloat16_AMX", "amx"}) {
+    const Status status = choose_profile({.activation_dtype = name}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(mentions(
+        status, "activation_dtype is '" + name + "'; use float32, bfloat16 or bfloat16_amx"))
+        << status;
+    EXPECT_EQ(spec_field_of(status), "activation_dtype");
+  }
+}
+
 TEST(ShardOptions, FB237_RoutesOfAModelWithoutExpertsAreRefused) {
   EXPECT_EQ(*choose_route_capture({}, small_model()), engine::RouteCapture::kOff);
   const Status dense =

@@ -30,8 +30,9 @@ TEST(BenchLimits, EachProfileHasItsOwnPeak) {
   ThreadPool pool(1);
   for (const kernels::Isa isa : kernels::available_isas()) {
     const kernels::KernelTable& table = *kernels::kernel_table(isa);
-    for (const auto profile : {kernels::Profile::kFloat32, kernels::Profile::kBFloat16}) {
-      EXPECT_GT(measure_flops(table, profile, pool, 0.01), 1e6) << kernels::isa_name(isa);
+    for (const kernels::Profile profile : kernels::kProfiles) {
+      EXPECT_GT(measure_flops(table, profile, pool, 0.01), 1e6)
+          << kernels::isa_name(isa) << " " << kernels::profile_name(profile);
     }
   }
 }

@@ -30,10 +30,11 @@ struct alignas(64) Sink {
 
 double measure_flops(const kernels::KernelTable& table, kernels::Profile profile, ThreadPool& pool,
                      double seconds) {
-  const bool bf16 = profile == kernels::Profile::kBFloat16;
-  const auto loop = bf16 ? table.peak_bf16 : table.peak_fma;
-  const int64_t round_flops = bf16 ? table.peak_bf16_flops : table.peak_flops;
-  const FloatMode mode = bf16 ? FloatMode::kFlush : FloatMode::kGradual;
+  const bool rounded_operands = profile != kernels::Profile::kFloat32;
+  const kernels::RoundedKernels& rounded = kernels::rounded_kernels(table, profile);
+  const auto loop = rounded_operands ? rounded.peak : table.peak_fma;
+  const int64_t round_flops = rounded_operands ? rounded.peak_flops : table.peak_flops;
+  const FloatMode mode = rounded_operands ? FloatMode::kFlush : FloatMode::kGradual;
   const int threads = pool.num_threads();
   std::vector<Sink> sinks(static_cast<size_t>(threads));
   double best = 0.0;

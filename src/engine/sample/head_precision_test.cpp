@@ -88,12 +88,13 @@ double largest_error(const Head& head, kernels::Profile profile,
 }
 
 // Where nothing is rounded before the head, its log-probabilities are those of double arithmetic;
-// the profile that rounds is another one by name, and as far off as the trainers' complaint says.
+// the profiles that round are others by name, and as far off as the trainers' complaint says.
 TEST(HeadPrecision, FB011_AHeadOf32000RowsAgainstDouble) {
   const Head head = make_head();
   const std::vector<double> expected = exact_logprobs(head);
   EXPECT_LT(largest_error(head, kernels::Profile::kFloat32, expected), 1e-4);
   EXPECT_GT(largest_error(head, kernels::Profile::kBFloat16, expected), 1e-3);
+  EXPECT_GT(largest_error(head, kernels::Profile::kBFloat16Amx, expected), 1e-3);
 }
 
 }  // namespace

@@ -12,25 +12,14 @@
 
 namespace rlgen::kernels::avx512_bf16 {
 
-void linear_bf16(const LinearArgs& args, int64_t tile_begin, int64_t tile_end) {
-  avx512::linear_bf16(args, tile_begin, tile_end);
+RoundedKernels bf16_kernels() {
+  return {.linear = avx512::linear_bf16,
+          .operand = avx512::bf16_operand,
+          .operand_bytes = sizeof(uint16_t),
+          .attention = avx512::attention_bf16,
+          .attention_chunks = avx512::attention_chunks_bf16,
+          .peak = avx512::peak_dot,
+          .peak_flops = avx512::kPeakDotFlops};
 }
-
-void bf16_operand(const float* x, int64_t k, float* out) { avx512::bf16_operand(x, k, out); }
-
-void attention_bf16(const AttentionArgs& args, const AttentionSequence& sequence,
-                    const AttentionTask& task, float* scratch) {
-  avx512::attention_bf16(args, sequence, task, scratch);
-}
-
-void attention_chunks_bf16(const AttentionArgs& args, const AttentionSequence& sequence,
-                           const AttentionTask& task, ChunkRange chunks, float* scratch,
-                           float* sums) {
-  avx512::attention_chunks_bf16(args, sequence, task, chunks, scratch, sums);
-}
-
-void peak_bf16(int64_t rounds, float* out) { avx512::peak_dot(rounds, out); }
-
-int64_t peak_bf16_flops() { return avx512::kPeakDotFlops; }
 
 }  // namespace rlgen::kernels::avx512_bf16

@@ -188,6 +188,12 @@ RLGEN_INLINE __m256i load_halves_n(const uint16_t* p, int n) {
 RLGEN_INLINE void store_normal_bf16(F32x16 a, uint16_t* p) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), __m256i(_mm512_cvtneps_pbh(a.v)));
 }
+// Rounds as store_bf16 does; the instruction takes subnormal numbers for zero.
+RLGEN_INLINE void store_bf16_fast(F32x16 a, uint16_t* p) {
+  const __m512 size = _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a.v);
+  if (_mm512_cmp_ps_mask(size, _mm512_set1_ps(0x1p-126f), _CMP_LT_OQ) != 0) return store_bf16(a, p);
+  store_normal_bf16(a, p);
+}
 RLGEN_INLINE Bf16Pairs interleave(__m256i even, __m256i odd) {
   const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i second = _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16)), 16);

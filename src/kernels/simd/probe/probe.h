@@ -6,12 +6,12 @@
 // instruction sets.
 namespace rlgen::kernels {
 
-inline constexpr int kProbeUnary = 4;
+inline constexpr int kProbeUnary = 5;
 inline constexpr int kProbeBinary = 6;
 
 struct VectorProbe {
   const char* isa;
-  // [kProbeUnary][16]: negate, sqrt, exp, x + broadcast(x[0])
+  // [kProbeUnary][16]: negate, sqrt, exp, x + broadcast(x[0]), exp_of_difference
   void (*unary)(const float* x, float* out);
   // [kProbeBinary][16]: + - * / max min
   void (*binary)(const float* a, const float* b, float* out);

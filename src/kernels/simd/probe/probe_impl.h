@@ -11,6 +11,7 @@ static void probe_unary(const float* x, float* out) {
   store(sqrt(v), out + 16);
   store(exp(v), out + 32);
   store(v + broadcast(x[0]), out + 48);
+  store(exp_of_difference(v), out + 64);
 }
 
 static void probe_binary(const float* a, const float* b, float* out) {

@@ -21,7 +21,7 @@ from pathlib import Path
 from peers import report
 from peers.environment import PeerError
 from peers.llama_cpp import LlamaCpp
-from peers.own import Rlgen
+from peers.own import Rlgen, profiles_for
 from peers.peer import Peer, Setting
 from peers.runner import Results, end_when_told, measure
 from peers.transformers_peer import Transformers
@@ -98,7 +98,7 @@ def install(peers: list[Peer]) -> int:
 
 def run(arguments: argparse.Namespace, setting: Setting) -> int:
     """Measures, writes the results after each row, prints them at the end."""
-    own = [Rlgen(setting, "float32"), Rlgen(setting, "bfloat16")]
+    own = [Rlgen(setting, profile) for profile in profiles_for(Path("/proc/cpuinfo").read_text())]
     peers = [*own, *choose_peers(all_peers(setting), arguments.peers)]
     work = choose_work(arguments.rows)
     document: report.Document = {"rows": []}

@@ -13,6 +13,26 @@ from peers.peer import Setting
 from peers.work import Timing, Work
 
 RUN_SECONDS = 1800
+# The profiles, and the arithmetic of the peers that each is compared with.
+ARITHMETIC = {"float32": "float32", "bfloat16": "bfloat16", "bfloat16_amx": "bfloat16"}
+AMX_FLAGS = frozenset({"amx_tile", "amx_bf16", "avx512_bf16"})
+
+
+def profiles_for(cpuinfo: str) -> list[str]:
+    """The profiles to measure on a machine; that of AMX where its processor has the instruction.
+
+    Elsewhere it gives the same bits with multiply-adds, and `bfloat16` is the profile to choose.
+
+    Args:
+        cpuinfo: what /proc/cpuinfo says.
+    """
+    flags = {
+        flag
+        for line in cpuinfo.splitlines()
+        if line.partition(":")[0].strip() == "flags"
+        for flag in line.partition(":")[2].split()
+    }
+    return [profile for profile in ARITHMETIC if profile != "bfloat16_amx" or flags >= AMX_FLAGS]
 
 
 class Rlgen:
@@ -21,9 +41,10 @@ class Rlgen:
     It draws every token and gives its log-probability; the peers take the largest logit at most.
     """
 
-    def __init__(self, setting: Setting, arithmetic: str = "float32") -> None:
-        self.name = f"rlgen {arithmetic}"
-        self.arithmetic = arithmetic
+    def __init__(self, setting: Setting, profile: str = "float32") -> None:
+        self.name = f"rlgen {profile}"
+        self.arithmetic = ARITHMETIC[profile]
+        self._profile = profile
         self._setting = setting
         self.machine: dict[str, Any] | None = None  # as the newest run describes it
 
@@ -36,14 +57,17 @@ class Rlgen:
             raise PeerError(f"{self._setting.rlgen} is missing; run 'make build'")
 
     def run(self, work: Work, seed: int) -> Timing:
-        """Runs a row once."""
+        """Runs a row twice in one process and takes the better one, as `rlgen bench` does.
+
+        The first run meets memory that nobody has touched; the other engines stay loaded and have that behind them.
+        """
         del seed
         with tempfile.TemporaryDirectory(prefix="rlgen-bench-") as folder:
             path = Path(folder) / "report.json"
             command = [
                 *(str(self._setting.rlgen), "bench", "--model", str(self._setting.model)),
-                *("--threads", str(self._setting.threads), "--rows", work.name, "--repeats", "1"),
-                *("--activation-dtype", self.arithmetic),
+                *("--threads", str(self._setting.threads), "--rows", work.name, "--repeats", "2"),
+                *("--activation-dtype", self._profile),
                 *("--prefill-tokens", str(work.prompt), "--no-enable-prefix-caching", "--json", str(path)),
                 *(() if work.is_prefill else ("--decode-tokens", str(work.new))),
             ]

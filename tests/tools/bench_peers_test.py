@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import unittest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ sys.path.insert(0, str(ROOT / "bench" / "peers" / "workers"))
 
 from peers import llama_cpp, own, report
 from peers.environment import PeerError
+from peers.peer import Setting
 from peers.runner import Results, measure
 from peers.work import WORK, Timing, Work, choose_work, rates
 
@@ -101,6 +103,31 @@ class Rates(unittest.TestCase):
             own.read_timing({"rows": [{"row": "prefill/2048", "skipped": "the context has 128 positions"}]}, PREFILL)
 
 
+class Profiles(unittest.TestCase):
+    """Which profiles of rlgen are measured."""
+
+    def test_that_of_amx_where_the_processor_has_it(self) -> None:
+        """By whole names of flags: amx_fp16 alone is not enough, nor is a line of another kind."""
+        both = ["float32", "bfloat16"]
+        amx = "processor\t: 0\nflags\t\t: fpu avx512_bf16 amx_bf16 avx512_fp16 amx_tile amx_int8\nbugs\t\t: none\n"
+        self.assertEqual(own.profiles_for(amx), [*both, "bfloat16_amx"])
+        for other in (
+            "",
+            "flags\t\t: fpu avx512_bf16\n",
+            amx.replace("amx_bf16", "amx_fp16"),
+            amx.replace("amx_tile", "amx_int8"),
+            amx.replace("flags", "vmx flags"),
+        ):
+            self.assertEqual(own.profiles_for(other), both, other)
+
+    def test_what_they_are_compared_with(self) -> None:
+        """Both that round stand against engines in bfloat16."""
+        setting = Setting(Path("model"), 2, Path("folder"), Path("rlgen"))
+        for profile, arithmetic in (("float32", "float32"), ("bfloat16", "bfloat16"), ("bfloat16_amx", "bfloat16")):
+            engine = own.Rlgen(setting, profile)
+            self.assertEqual((engine.name, engine.arithmetic), (f"rlgen {profile}", arithmetic))
+
+
 class Rounds(unittest.TestCase):
     """The runner."""
 
@@ -160,12 +187,13 @@ class Report(unittest.TestCase):
         ("vLLM compiled", "bfloat16"),
     ]
 
-    def document(self) -> dict[str, Any]:
+    def document(self, peers: Sequence[tuple[str, str]] = PEERS) -> dict[str, Any]:
         """Two rows, one peer left out."""
         results = Results()
         results.rates = {
             ("decode/8", "decode", "rlgen float32"): [300.0, 360.0],
             ("decode/8", "decode", "rlgen bfloat16"): [480.0],
+            ("decode/8", "decode", "rlgen bfloat16_amx"): [960.0],
             ("decode/8", "decode", "llama.cpp"): [240.0, 200.0],
             ("decode/8", "decode", "Transformers"): [100.0],
             ("decode/8", "decode", "Transformers float32"): [120.0],
@@ -175,7 +203,7 @@ class Report(unittest.TestCase):
         results.fractions = {("decode/8", "rlgen float32"): [0.7, 0.87]}
         results.failures = {("", "vLLM compiled"): "not installed"}
         facts = {"date": "2026-01-01", "model": "small", "threads": 2}
-        return report.document_of(results, [PREFILL, DECODE], self.PEERS, facts, {"cpu": "Fast One"})
+        return report.document_of(results, [PREFILL, DECODE], peers, facts, {"cpu": "Fast One"})
 
     def test_document(self) -> None:
         """JSON that reads back."""
@@ -207,6 +235,15 @@ class Report(unittest.TestCase):
         self.assertEqual(table.count("| decode, 8"), 1)
         self.assertIn("Fast One", table)
         self.assertIn("Not run: vLLM compiled (all): not installed.", table)
+
+    def test_three_profiles(self) -> None:
+        """Those that round have a ratio each to the best engine in bfloat16."""
+        document = self.document([*self.PEERS[:2], ("rlgen bfloat16_amx", "bfloat16"), *self.PEERS[2:]])
+        table = report.table_of(document)
+        self.assertIn("| work | rlgen float32 | rlgen bfloat16 | rlgen bfloat16_amx | llama.cpp (bfloat16) |", table)
+        self.assertIn("| float32: to the best | bfloat16: to the best | bfloat16_amx: to the best |", table)
+        self.assertIn("| decode, 8 | 360 (87 %) | 480 | 960 | 240 | 100 | 120 | - | 3.00x | 2.00x | 4.00x |", table)
+        self.assertRegex(report.text_of(document), r"decode/8 +decode +360\.0 +480\.0 +960\.0 .* +2\.00x +4\.00x")
 
     def test_a_run_that_was_broken_off_says_so(self) -> None:
         """Its rows were not measured equally often."""

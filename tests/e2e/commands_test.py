@@ -223,6 +223,15 @@ class Speed(CommandLineTest):
         self.assertNotIn("warning", self.printed)
         self.assertIn("decode/2", plot.read_text())
 
+    def test_bench_decode_after_an_update(self) -> None:
+        """The second round reads its prompts again: those in the cache are of weights that are gone."""
+        result = self.run_rlgen(
+            *("bench", "--model", TEXT, "--threads", 1, "--rows", "decode/8,refit/memory", "--repeats", 2),
+            *("--prefill-tokens", 48, "--max-num-batched-tokens", 64, "--decode-tokens", 6),
+        )
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertRegex(result.stdout, r"decode/8 .* 2  arithmetic")
+
     def test_bench_refit(self) -> None:
         """Updates over each transport, idle and while sequences decode; the weights are the checkpoint's again."""
         rows = self.bench("--rows", "refit/*")

@@ -283,6 +283,7 @@ StatusOr<Figure> measure_refit(BenchContext& context, const RowSpec& row) {
     trainer.step(*context.pool);
     RLGEN_RETURN_IF_ERROR(send_from_memory(context, trainer));
   }
+  context.cached_prompts = 0;  // what the prefix cache has is of earlier weights
   return figure;
 }
 

@@ -75,7 +75,8 @@ RLGEN_INLINE BlockOperands operands_of(const ProductTiles& p) {
   };
 }
 
-// Takes what is left of k and writes the sums of two row tiles and two column tiles.
+// Takes what is left of k and writes the sums of two row tiles and two column tiles, to y itself
+// where that is all.
 static void finish_2x2(const ProductTiles& p) {
   const LinearArgs& a = p.a;
   if (a.w.k % 32 != 0) {
@@ -102,7 +103,8 @@ template <bool kAhead>
   finish_2x2(p);
 }
 
-// Sums of one row tile and up to four column tiles: each pass over the weights waits for memory.
+// Sums of one row tile and up to four column tiles, which wait for memory: the weights are read
+// once.
 template <int C>
 [[gnu::noinline]] static void multiply_1xC(const ProductTiles& p) {
   const LinearArgs& a = p.a;
@@ -134,9 +136,8 @@ template <int C>
   const int64_t whole = a.w.k / 32;
   for (int64_t block = 0; block < whole; ++block) {
     const uint16_t* const first = w + block * kBlockElements;
-    for (int t = 0; t < C; ++t)
-      fetch_block(
-          reinterpret_cast<const char*>(first + t * stride + kBlocksAhead * kBlockElements));
+    const uint16_t* const ahead = first + kBlocksAhead * kBlockElements;
+    for (int t = 0; t < C; ++t) fetch_block(reinterpret_cast<const char*>(ahead + t * stride));
     step(block * 16, first, stride);
   }
   if (a.w.k % 32 != 0) {

@@ -185,18 +185,16 @@ static void place_task(const KvLayout& layout, float* scratch, TmulTask& task) {
 // Makes rows from `first` of the task on the groups', with their queries rounded.
 static void take_rows(const AttentionArgs& args, const AttentionSequence& sequence,
                       const AttentionTask& given, int64_t first, TmulTask& task) {
-  const int64_t head_dim = args.kv.layout.head_dim;
   const int64_t rows = rows_of(args, given);
   task.count = 0;
   for (; task.count < kTmulGroups && first < rows; ++task.count, first += kTmulRows) {
     RowGroup& group = task.groups[task.count];
-    float* operand = task.operands[task.count];
     group.rows = 0;
     for (int64_t i = first; i < rows && i < first + kTmulRows; ++i) {
       add_row(args, sequence, given, i, &group);
-      amx_operand(group.q[i - first], head_dim, operand);
-      operand += rounded_row_floats(args.kv.layout);
     }
+    task.part.operands = task.operands[task.count];
+    round_queries(args.kv.layout, group, task.part, amx_operand);
   }
 }
 

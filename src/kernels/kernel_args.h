@@ -43,7 +43,7 @@ struct AttentionArgs {
   int32_t heads = 0;
   KvCacheView kv;
   int32_t layer = 0;
-  float scale = 1.0f;
+  float scale = 1.0f;  // above 0
   int64_t window = 0;  // a row sees its last `window` keys, itself included; 0: all
   // [heads]: a score of each head that takes part in the softmax and has no value; null: none.
   const float* sinks = nullptr;
